@@ -1,0 +1,1 @@
+"""`make demo`: real flights through a real client and a broker that is killed half-way."""

@@ -1,0 +1,215 @@
+"""336,776 real flights through a Kafka client and a broker that is killed half-way: every one back, exactly once.
+
+Run by `make demo`. Ends with one line `DEMO OK {json}`, or with the reason and a non-zero exit.
+"""
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple, NoReturn
+
+from demo.exchange import PARTITIONS, TOPIC, Crash, Sender, create_topic, read_back
+from demo.flight_table import ARCHIVE, PACKAGE, VERSION, Flight, fetch_archive, read_flights
+from demo.served_broker import ServedBroker
+from demo.story import DemoFailedError, Story
+from demo.versions import read_as_of, versions_of
+
+CACHE = Path(__file__).resolve().parents[1] / ".cache" / PACKAGE
+SHOWN_PARTITION = 0
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+
+class Comparison(NamedTuple):
+    """What came back against what was sent, both as multisets."""
+
+    duplicates: int
+    missing: int
+    strangers: int
+
+
+class TimeTravel(NamedTuple):
+    """One partition as it was at an earlier version."""
+
+    versions: int
+    version: int
+    records: int
+
+
+def main() -> int:
+    """Tell the story, and whether it ended well."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="leave the broker's data directory here, to look around"
+    )
+    keep = parser.parse_args().keep
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        refuse_to_overwrite(keep)
+        with temporary_folder() as folder:
+            story = Story()
+            summary = run(story, folder=folder)
+            if keep is not None:
+                shutil.move(folder / "data", keep)
+                story.tell(f"The data directory is in {keep}")
+            story.end(f"DEMO OK {json.dumps(summary)}")
+    except DemoFailedError as failure:
+        print(f"\nDEMO FAILED: {failure}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        print("\nDEMO INTERRUPTED", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def run(story: Story, *, folder: Path) -> dict[str, Any]:
+    """The demo, in an empty folder; returns what it showed, in numbers.
+
+    Raises:
+        DemoFailedError: something is not as promised.
+    """
+    story.title("exactlog: real flights, an ordinary Kafka client, and a broker that is killed half-way.")
+    flights = take_flights(story)
+    with ServedBroker(folder / "data", log=folder / "broker.log") as broker:
+        serve(story, broker)
+        crash = send_through_a_crash(story, broker, flights)
+        partitions, comparison = read_back_and_compare(story, broker, flights)
+        travel = travel_in_time(story, folder / "data", partitions[SHOWN_PARTITION])
+    return {
+        "records": sum(map(len, partitions)),
+        "partitions": len(partitions),
+        "duplicates": comparison.duplicates,
+        "missing": comparison.missing,
+        "acknowledged_at_kill": crash.acknowledged,
+        "in_flight_at_kill": crash.in_flight,
+        "broker_away_seconds": round(crash.away_seconds, 2),
+        "versions": travel.versions,
+        "as_of_version": travel.version,
+        "as_of_records": travel.records,
+        "seconds": round(story.seconds, 1),
+    }
+
+
+def take_flights(story: Story) -> list[Flight]:
+    """Step 1: the records."""
+    story.step(f"Flights that left New York City in 2013 (the package {PACKAGE} {VERSION})")
+    if not (CACHE / ARCHIVE).exists():
+        story.tell("fetching the package, 8.7 MB; this happens once")
+    flights = read_flights(fetch_archive(CACHE))
+    without_key = sum(flight.key is None for flight in flights)
+    story.tell(f"{len(flights):,} records, keyed by tail number; {without_key:,} have none and get a null key")
+    story.tell(f"the first: {flights[0].value.decode()}")
+    return flights
+
+
+def serve(story: Story, broker: ServedBroker) -> None:
+    """Step 2: the broker, which is running already, and the topic."""
+    story.step("A broker")
+    version, pid, mode = (broker.ready[name] for name in ("version", "pid", "flush_mode"))
+    story.tell(f"exactlog {version} at {broker.address}, process {pid}, ready after {broker.start_seconds:.2f} s")
+    story.tell(f"flush.mode is {mode}: nothing is acknowledged before it is on the disk")
+    create_topic(broker)
+    story.tell(f"topic {TOPIC} with {PARTITIONS} partitions")
+
+
+def send_through_a_crash(story: Story, broker: ServedBroker, flights: Sequence[Flight]) -> Crash:
+    """Step 3: all records through one producer object, with a SIGKILL between the halves."""
+    story.step("One idempotent producer (confluent-kafka) sends them all, and the broker is killed half-way")
+    sender = Sender(broker, story=story, total=len(flights))
+    half = len(flights) // 2
+    sender.send(flights[:half])
+    crash = sender.crash_broker()
+    story.tell(f"kill -9 after {crash.acknowledged:,} acknowledged records, with {crash.in_flight:,} on their way")
+    story.tell(f"back at {broker.address} as process {broker.ready['pid']} after {crash.away_seconds:.2f} s")
+    sender.send(flights[half:])
+    sender.finish()
+    return crash
+
+
+def read_back_and_compare(
+    story: Story, broker: ServedBroker, flights: Sequence[Flight]
+) -> tuple[list[list[Flight]], Comparison]:
+    """Step 4: every record of every partition, against the source.
+
+    Raises:
+        DemoFailedError: they are not the same records, each as often.
+    """
+    story.step("Reading every partition from its first offset to its end, removing nothing")
+    partitions = read_back(broker, story=story)
+    comparison = compare(flights, (flight for partition in partitions for flight in partition))
+    story.tell(
+        f"against the source: {comparison.duplicates} duplicates, {comparison.missing} missing, "
+        f"{comparison.strangers} that were never sent"
+    )
+    if any(comparison):
+        raise DemoFailedError("what came back is not what was sent")
+    return partitions, comparison
+
+
+def compare(sent: Iterable[Flight], received: Iterable[Flight]) -> Comparison:
+    """What came back too often, not often enough, or was never sent."""
+    sent_counts, received_counts = Counter(sent), Counter(received)
+    surplus = received_counts - sent_counts
+    return Comparison(
+        duplicates=sum(count for flight, count in surplus.items() if flight in sent_counts),
+        missing=(sent_counts - received_counts).total(),
+        strangers=sum(count for flight, count in surplus.items() if flight not in sent_counts),
+    )
+
+
+def travel_in_time(story: Story, data: Path, records: Sequence[Flight]) -> TimeTravel:
+    """Step 5: the log is a versioned table; one partition as it was before.
+
+    Raises:
+        DemoFailedError: the earlier version is not the beginning of the partition.
+    """
+    story.step("The log is a table with versions: one partition as it was half-way")
+    directory = data / f"topic={TOPIC}-part={SHOWN_PARTITION}"
+    versions = versions_of(directory)
+    for version in (versions[0], versions[-1]):
+        story.tell(f"version {version.number:>5} of {version.timestamp} ends at offset {version.end_offset:,}")
+    earlier = versions[len(versions) // 2]
+    as_of = read_as_of(directory, earlier.number)
+    if as_of != list(records[: earlier.end_offset]):
+        raise DemoFailedError(
+            f"version {earlier.number} is not the first {earlier.end_offset:,} records of {directory.name}"
+        )
+    story.tell(f"exactlog log read {directory.name} --as-of {earlier.number}")
+    story.tell(f"{len(as_of):,} of its {len(records):,} records, the very ones that were there at {earlier.timestamp}")
+    return TimeTravel(len(versions), earlier.number, len(as_of))
+
+
+def refuse_to_overwrite(keep: Path | None) -> None:
+    """Check before the work, not after it, that there is room for what shall be kept.
+
+    Raises:
+        DemoFailedError: something stands there.
+    """
+    if keep is not None and keep.exists():
+        raise DemoFailedError(f"{keep} is there already")
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that is gone afterwards, however the demo ends."""
+    folder = Path(tempfile.mkdtemp(prefix="exactlog-demo-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stop(_number: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

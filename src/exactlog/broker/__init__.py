@@ -1,0 +1,1 @@
+"""The broker: API handlers, partitions, delayed operations."""

@@ -1,0 +1,78 @@
+"""The APIs this broker serves: the only place where a handler is registered."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from msgspec import Struct
+
+from exactlog.broker.apis import (
+    api_versions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    fetch,
+    find_coordinator,
+    init_producer_id,
+    list_offsets,
+    metadata,
+    produce,
+)
+from exactlog.broker.request_context import RequestContext
+from exactlog.core.codec.message_schema import Message
+from exactlog.core.protocol.api_keys import APIS, ApiKey
+from exactlog.core.protocol.messages.api_versions import ApiVersion
+
+Answer = Message | None
+Handler = Callable[[Any, RequestContext], Answer | Coroutine[None, None, Answer]]
+"""Takes a request of its own type. Returns its response; or None, and answers through the context later; or a coroutine
+of either, while which no further request of the connection is looked at."""
+
+
+class BrokerApi(Struct, frozen=True):
+    """One API as this broker serves it.
+
+    Attributes:
+        key: its number.
+        name: as Kafka spells it.
+        min_version: the lowest version that is named to clients; Produce names 0 and refuses 0 to 2.
+        max_version: the highest version that is served.
+        handler: what carries a request out.
+        doc: what it does and does not do: the docstring of its module.
+    """
+
+    key: ApiKey
+    name: str
+    min_version: int
+    max_version: int
+    handler: Handler
+    doc: str
+
+
+def _serve(key: ApiKey, handler: Handler, doc: str | None) -> BrokerApi:
+    api = APIS[key]
+    return BrokerApi(key, api.name, api.advertised.lowest, api.advertised.highest, handler, doc or "")
+
+
+API_TABLE: Final[Mapping[int, BrokerApi]] = MappingProxyType(
+    {
+        ApiKey.PRODUCE: _serve(ApiKey.PRODUCE, produce.handle, produce.__doc__),
+        ApiKey.FETCH: _serve(ApiKey.FETCH, fetch.handle, fetch.__doc__),
+        ApiKey.LIST_OFFSETS: _serve(ApiKey.LIST_OFFSETS, list_offsets.handle, list_offsets.__doc__),
+        ApiKey.METADATA: _serve(ApiKey.METADATA, metadata.handle, metadata.__doc__),
+        ApiKey.FIND_COORDINATOR: _serve(ApiKey.FIND_COORDINATOR, find_coordinator.handle, find_coordinator.__doc__),
+        ApiKey.API_VERSIONS: _serve(ApiKey.API_VERSIONS, api_versions.handle, api_versions.__doc__),
+        ApiKey.CREATE_TOPICS: _serve(ApiKey.CREATE_TOPICS, create_topics.handle, create_topics.__doc__),
+        ApiKey.DELETE_TOPICS: _serve(ApiKey.DELETE_TOPICS, delete_topics.handle, delete_topics.__doc__),
+        ApiKey.INIT_PRODUCER_ID: _serve(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, init_producer_id.__doc__),
+        ApiKey.DESCRIBE_CONFIGS: _serve(ApiKey.DESCRIBE_CONFIGS, describe_configs.handle, describe_configs.__doc__),
+        ApiKey.DESCRIBE_CLUSTER: _serve(ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle, describe_cluster.__doc__),
+    }
+)
+"""Every API that is served, by key. Look up with any int: an `ApiKey` is one."""
+
+ADVERTISED_VERSIONS: Final = tuple(
+    ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version) for api in API_TABLE.values()
+)
+"""What ApiVersions tells."""

@@ -1,0 +1,1 @@
+"""One module per Kafka API: what the broker does when asked."""

@@ -1,0 +1,37 @@
+"""ApiVersions (key 18), versions 0 to 5.
+
+Does: names every API this broker serves with its versions. A version the broker does not know is answered in version 0
+with UNSUPPORTED_VERSION and all ranges, so that any client can go on (KIP-511).
+Errors: UNSUPPORTED_VERSION, INVALID_REQUEST (a client name that is none), REBOOTSTRAP_REQUIRED (the client means another
+cluster or node, KIP-1242).
+Versions: 3 client name and version, features; 5 cluster and node check.
+"""
+
+import re
+
+from exactlog.broker.request_context import RequestContext
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+
+_CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+CLIENT_SOFTWARE_SINCE = 3
+
+
+def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
+    """Answers with the ranges of all APIs."""
+    if context.api_version >= CLIENT_SOFTWARE_SINCE and not (
+        _CLIENT_SOFTWARE.fullmatch(request.client_software_name)
+        and _CLIENT_SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if request.cluster_id not in (None, context.broker.cluster_id) or request.node_id not in (
+        -1,
+        context.broker.node_id,
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
+    return ApiVersionsResponse(api_keys=context.broker.api_versions)
+
+
+def refuse_version(api_versions: tuple[ApiVersion, ...]) -> ApiVersionsResponse:
+    """The answer to a version that is not known, to be sent in version 0."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=api_versions)

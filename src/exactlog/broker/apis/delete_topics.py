@@ -1,0 +1,66 @@
+"""DeleteTopics (key 20), versions 0 to 6.
+
+Does: deletes topics by name or id. From the moment of the answer nobody can use the topic, also after a crash.
+Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUEST (both or neither of name and id, a topic named
+twice), KAFKA_STORAGE_ERROR.
+Versions: 5 error messages; 6 by id.
+"""
+
+from exactlog.broker.request_context import RequestContext
+from exactlog.broker.topic_registry import Topic
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import KafkaError
+from exactlog.core.model.ids import ZERO_UUID
+from exactlog.core.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+BY_ID_SINCE = 6
+
+
+async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    """Deletes the topics in the order of the request."""
+    asked = request.topics
+    if context.api_version < BY_ID_SINCE:
+        asked = tuple(DeleteTopicState(name=name) for name in request.topic_names)
+    results = []
+    for state in asked:
+        topic = None
+        try:
+            topic = _find(state, context)
+            await context.broker.topics.delete(topic)
+            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
+        except KafkaError as error:
+            by_id = state.name is None
+            results.append(
+                DeletableTopicResult(
+                    name=None if by_id and context.api_version >= BY_ID_SINCE else state.name or "",
+                    topic_id=state.topic_id,
+                    error_code=error.error_code,
+                    error_message=str(error),
+                )
+            )
+    return DeleteTopicsResponse(responses=tuple(results))
+
+
+def _find(state: DeleteTopicState, context: RequestContext) -> Topic:
+    """The topic to delete.
+
+    Raises:
+        KafkaError: it is named wrongly, or there is none.
+    """
+    topics = context.broker.topics
+    if (state.name is None) == (state.topic_id == ZERO_UUID):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Name a topic to delete either by its name or by its id.")
+    if state.name is None:
+        topic = topics.by_id(state.topic_id)
+        missing = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {state.topic_id}.")
+    else:
+        topic = topics.by_name(state.name)
+        missing = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{state.name}'.")
+    if topic is None:
+        raise missing
+    return topic

@@ -1,0 +1,200 @@
+"""Fetch (key 1), versions 4 to 18.
+
+Does: returns whole batches below the high watermark (below the last stable offset with read_committed), from the batch
+that holds the fetch offset on; waits up to `max_wait_ms` for `min_bytes`. The first batch of an answer may exceed the
+limits, so that every consumer moves on (KIP-74).
+Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, OFFSET_OUT_OF_RANGE, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
+FETCH_SESSION_ID_NOT_FOUND, KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE.
+Versions: 5 log start offset; 9 leader epochs; 12 flexible; 13 topic ids.
+Not done: fetch sessions (KIP-227): every answer carries session id 0, which tells clients to send full requests.
+"""
+
+from collections.abc import Coroutine
+
+from msgspec import Struct
+
+from exactlog.broker.delayed_fetch import DelayedFetch
+from exactlog.broker.opening import closed_partitions, open_partitions
+from exactlog.broker.request_context import RequestContext
+from exactlog.broker.topic_registry import NotOpenYet, Stopped, Topic, UnknownTopicOrPartition
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.ids import TopicPartition
+from exactlog.core.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from exactlog.storage.partition_log import PartitionLog
+
+TOPIC_IDS_SINCE = 13
+READ_COMMITTED = 1
+
+
+class Asked(Struct, frozen=True):
+    """One partition that a request asks for, and what is known of it before anything is read."""
+
+    request: FetchPartition
+    partition: PartitionLog | None
+    error: ErrorCode
+
+
+class AskedTopic(Struct, frozen=True):
+    """One topic of a request and its partitions."""
+
+    request: FetchTopic
+    partitions: list[Asked]
+
+
+def handle(
+    request: FetchRequest, context: RequestContext
+) -> FetchResponse | Coroutine[None, None, FetchResponse | None] | None:
+    """Answers with what there is, or waits until there is enough."""
+    if request.session_id != 0:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    closed = closed_partitions(context.broker.topics, _keys(request, context))
+    if closed:
+        return _handle_when_open(request, context, closed)
+    return _fetch(request, context)
+
+
+async def _handle_when_open(
+    request: FetchRequest, context: RequestContext, closed: list[TopicPartition]
+) -> FetchResponse | None:
+    await open_partitions(context.broker.topics, closed)
+    return _fetch(request, context)
+
+
+def _fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
+    asked = _look_up_all(request, context)
+    answer = _read(request, context, asked)
+    if answer.bytes_read >= request.min_bytes or answer.has_error or request.max_wait_ms <= 0:
+        return answer.response
+
+    def answer_now() -> None:
+        context.answer(_read(request, context, _look_up_all(request, context)).response)
+
+    DelayedFetch(
+        [part.partition for topic in asked for part in topic.partitions if part.partition is not None],
+        bytes_wanted=request.min_bytes - answer.bytes_read,
+        wait_ms=request.max_wait_ms,
+        then=answer_now,
+        is_abandoned=context.is_abandoned,
+    )
+    return None
+
+
+def _look_up_all(request: FetchRequest, context: RequestContext) -> list[AskedTopic]:
+    return [
+        AskedTopic(topic, [_look_up(context, found, part) for part in topic.partitions])
+        for topic in request.topics
+        for found in (_find_topic(topic, context),)
+    ]
+
+
+def _keys(request: FetchRequest, context: RequestContext) -> list[TopicPartition]:
+    return [
+        TopicPartition(found.name, part.partition)
+        for topic in request.topics
+        for found in (_find_topic(topic, context),)
+        if found is not None
+        for part in topic.partitions
+    ]
+
+
+def _find_topic(topic: FetchTopic, context: RequestContext) -> Topic | None:
+    if context.api_version >= TOPIC_IDS_SINCE:
+        return context.broker.topics.by_id(topic.topic_id)
+    return context.broker.topics.by_name(topic.topic)
+
+
+def _look_up(context: RequestContext, topic: Topic | None, part: FetchPartition) -> Asked:
+    if topic is None:
+        by_id = context.api_version >= TOPIC_IDS_SINCE
+        return Asked(part, None, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    match context.broker.topics.partition(topic.name, part.partition):
+        case UnknownTopicOrPartition():
+            return Asked(part, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        case NotOpenYet():
+            return Asked(part, None, ErrorCode.LEADER_NOT_AVAILABLE)
+        case Stopped():
+            return Asked(part, None, ErrorCode.KAFKA_STORAGE_ERROR)
+        case PartitionLog() as partition:
+            epoch = context.broker.leader_epoch
+            if 0 <= part.current_leader_epoch < epoch:
+                return Asked(part, None, ErrorCode.FENCED_LEADER_EPOCH)
+            if part.current_leader_epoch > epoch:
+                return Asked(part, None, ErrorCode.UNKNOWN_LEADER_EPOCH)
+            return Asked(part, partition, ErrorCode.NONE)
+
+
+class Answer(Struct, frozen=True):
+    """A response as it could be sent now, and whether it is worth sending."""
+
+    response: FetchResponse
+    bytes_read: int
+    has_error: bool
+
+
+def _read(request: FetchRequest, context: RequestContext, asked: list[AskedTopic]) -> Answer:
+    """Reads what every partition has, within the limits of the request and of the broker."""
+    bytes_left = context.broker.fetch_budget.clip(request.max_bytes)
+    bytes_read = 0
+    has_error = False
+    topics = []
+    for topic in asked:
+        partitions = []
+        for part in topic.partitions:
+            data = _read_partition(request, part, bytes_left=bytes_left, is_first=bytes_read == 0)
+            size = len(data.records) if data.records is not None else 0
+            bytes_read += size
+            bytes_left = max(0, bytes_left - size)
+            has_error = has_error or data.error_code != ErrorCode.NONE
+            partitions.append(data)
+        topics.append(
+            FetchableTopicResponse(
+                topic=topic.request.topic, topic_id=topic.request.topic_id, partitions=tuple(partitions)
+            )
+        )
+    return Answer(FetchResponse(responses=tuple(topics)), bytes_read, has_error)
+
+
+def _read_partition(request: FetchRequest, asked: Asked, *, bytes_left: int, is_first: bool) -> PartitionData:
+    partition = asked.partition
+    if partition is None:
+        return _failed(asked.request.partition, asked.error)
+    if partition.failure is not None:
+        return _failed(asked.request.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+    offset = asked.request.fetch_offset
+    is_committed_only = request.isolation_level == READ_COMMITTED
+    end = partition.last_stable_offset if is_committed_only else partition.high_watermark
+    if not partition.log_start_offset <= offset <= partition.high_watermark:
+        error = ErrorCode.OFFSET_OUT_OF_RANGE
+        records = b""
+    else:
+        error = ErrorCode.NONE
+        bytes_max = min(bytes_left, asked.request.partition_max_bytes)
+        records = partition.read(offset, end_offset=end, bytes_max=bytes_max, at_least_one_batch=is_first)
+    return PartitionData(
+        partition_index=asked.request.partition,
+        error_code=error,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        aborted_transactions=() if is_committed_only else None,
+        records=records,
+    )
+
+
+def _failed(index: int, error: ErrorCode) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        error_code=error,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        records=b"",
+    )

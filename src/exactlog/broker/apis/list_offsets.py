@@ -1,0 +1,132 @@
+"""ListOffsets (key 2), versions 0 to 11.
+
+Does: finds offsets by time: -1 the end of what the reader may see (high watermark, or last stable offset with
+read_committed), -2 and -4 the log start, -3 the record with the greatest timestamp, anything else the first record that
+is not older. -5 and -6 speak of tiered storage, which there is none of: -1 and the log start.
+Errors: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNSUPPORTED_VERSION (a special time the
+version lacks), KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE.
+Versions: 0 a list of offsets; 2 isolation level; 4 leader epochs; 7 to 11 special times.
+"""
+
+from collections.abc import Coroutine
+
+from exactlog.broker.opening import closed_partitions, open_partitions
+from exactlog.broker.request_context import RequestContext
+from exactlog.broker.topic_registry import NotOpenYet, Stopped, UnknownTopicOrPartition
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import KafkaError
+from exactlog.core.model.ids import TopicPartition
+from exactlog.core.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from exactlog.storage.log_reading import FoundRecord
+from exactlog.storage.partition_log import PartitionLog
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+SPECIAL_TIME_SINCE = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+READ_COMMITTED = 1
+_NOTHING = FoundRecord(-1, -1, -1)
+
+
+def handle(
+    request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
+    """Answers from the partitions' state and indexes."""
+    closed = closed_partitions(
+        context.broker.topics,
+        (TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions),
+    )
+    if closed:
+        return _handle_when_open(request, context, closed)
+    return _answer(request, context)
+
+
+async def _handle_when_open(
+    request: ListOffsetsRequest, context: RequestContext, closed: list[TopicPartition]
+) -> ListOffsetsResponse:
+    await open_partitions(context.broker.topics, closed)
+    return _answer(request, context)
+
+
+def _answer(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(_look_up(request, context, topic.name, part) for part in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _look_up(
+    request: ListOffsetsRequest, context: RequestContext, topic: str, part: ListOffsetsPartition
+) -> ListOffsetsPartitionResponse:
+    try:
+        partition = _find_partition(context, topic, part)
+        found = _find(request, context, partition, part.timestamp)
+    except KafkaError as error:
+        return ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=error.error_code)
+    if context.api_version == 0:
+        offsets = (found.offset,) if found.offset >= 0 and part.max_num_offsets > 0 else ()
+        return ListOffsetsPartitionResponse(partition_index=part.partition_index, old_style_offsets=offsets)
+    return ListOffsetsPartitionResponse(
+        partition_index=part.partition_index,
+        timestamp=found.timestamp_ms,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if context.api_version >= 4 else -1,
+    )
+
+
+def _find_partition(context: RequestContext, topic: str, part: ListOffsetsPartition) -> PartitionLog:
+    match context.broker.topics.partition(topic, part.partition_index):
+        case UnknownTopicOrPartition():
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        case NotOpenYet():
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        case Stopped():
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+        case PartitionLog() as partition:
+            check_leader_epoch(context, part.current_leader_epoch)
+            return partition
+
+
+def check_leader_epoch(context: RequestContext, client_epoch: int) -> None:
+    """Refuses a client whose leader epoch is not ours (KIP-320); -1 is no epoch.
+
+    Raises:
+        KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+    """
+    if client_epoch < 0 or client_epoch == context.broker.leader_epoch:
+        return
+    is_old = client_epoch < context.broker.leader_epoch
+    raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+
+def _find(request: ListOffsetsRequest, context: RequestContext, partition: PartitionLog, time: int) -> FoundRecord:
+    if time < 0 and context.api_version < SPECIAL_TIME_SINCE.get(time, 2**15):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    is_committed_only = request.isolation_level == READ_COMMITTED
+    end = partition.last_stable_offset if is_committed_only else partition.high_watermark
+    epoch = context.broker.leader_epoch
+    match time:
+        case -1 | -5:
+            return FoundRecord(end, -1, epoch)
+        case -2 | -4 | -6:
+            return FoundRecord(partition.log_start_offset, -1, epoch)
+        case -3:
+            return partition.find_latest_in_time(end_offset=end) or _NOTHING
+        case _:
+            return partition.find_by_time(time, end_offset=end) or _NOTHING

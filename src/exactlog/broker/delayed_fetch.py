@@ -1,0 +1,42 @@
+"""A fetch that waits for enough bytes, or for its time to be over."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from exactlog.storage.partition_log import PartitionLog
+
+
+class DelayedFetch:
+    """Watches partitions and goes off once: when they have grown by enough, one fails, or the time is over.
+
+    What it reads then is read at that moment; it only counts how much was committed since it began to wait.
+    """
+
+    def __init__(
+        self,
+        partitions: Sequence[PartitionLog],
+        *,
+        bytes_wanted: int,
+        wait_ms: int,
+        then: Callable[[], None],
+        is_abandoned: Callable[[], bool],
+    ) -> None:
+        self._partitions = partitions
+        self._bytes_at_end = bytes_wanted + sum(partition.committed_bytes for partition in partitions)
+        self._then = then
+        self._is_abandoned = is_abandoned
+        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._go_off)
+        for partition in partitions:
+            partition.watch(self._look)
+
+    def _look(self) -> None:
+        grown = sum(partition.committed_bytes for partition in self._partitions)
+        if grown >= self._bytes_at_end or any(partition.failure for partition in self._partitions):
+            self._go_off()
+
+    def _go_off(self) -> None:
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.unwatch(self._look)
+        if not self._is_abandoned():
+            self._then()

@@ -1,0 +1,86 @@
+"""From a frame to a handler and back: header, version, body, answer.
+
+What cannot be understood closes its connection, as in Kafka: an unknown API, an unknown version, a malformed header or
+body. The one exception is ApiVersions, whose unknown versions are answered so that any client finds out what to use.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+
+from exactlog.broker.api_table import ADVERTISED_VERSIONS, API_TABLE, Answer
+from exactlog.broker.apis.api_versions import refuse_version
+from exactlog.broker.request_context import RequestContext
+from exactlog.broker.services import BrokerServices
+from exactlog.core.codec.message_codec import decode, encode
+from exactlog.core.codec.message_schema import Message
+from exactlog.core.model.errors import DecodeError
+from exactlog.core.protocol.api_keys import APIS, ApiKey
+from exactlog.core.protocol.headers import decode_request_header, encode_response_header
+from exactlog.network.connection import Connection, Reply
+
+_log = logging.getLogger(__name__)
+
+
+class Dispatcher:
+    """Handles the frames of all connections of one broker."""
+
+    def __init__(self, broker: BrokerServices) -> None:
+        self._broker = broker
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._requests = {
+            key: broker.metrics.counter("exactlog_requests_total", "Requests by API.", labels={"api": api.name})
+            for key, api in API_TABLE.items()
+        }
+
+    def connection_opened(self, connection: Connection) -> None:
+        """A client has connected; nothing is kept of it until it asks something."""
+
+    def connection_closed(self, connection: Connection) -> None:
+        """A client is gone; what it waits for finds out by itself."""
+
+    def frame_received(self, connection: Connection, frame: bytearray, reply: Reply) -> None:
+        """Carries out one request."""
+        try:
+            header, body = decode_request_header(frame)
+            api = API_TABLE.get(header.api_key)
+            if api is None or header.api_version not in APIS[header.api_key].versions:
+                if header.api_key == ApiKey.API_VERSIONS:
+                    head = encode_response_header(header.correlation_id, header_version=0)
+                    reply.send([head, *encode(refuse_version(ADVERTISED_VERSIONS), 0)])
+                    return
+                raise DecodeError(f"API {header.api_key} version {header.api_version} is not served")
+            request = decode(APIS[header.api_key].request, header.api_version, frame, body)
+        except DecodeError as error:
+            _log.info("%s: the connection is closed: %s", connection.peer, error)
+            connection.close("malformed-request")
+            return
+        self._requests[header.api_key].inc()
+        context = RequestContext(self._broker, connection, header, reply)
+        answer = api.handler(request, context)
+        if isinstance(answer, Message):
+            context.answer(answer)
+        elif answer is not None:
+            connection.hold()
+            task = asyncio.get_running_loop().create_task(self._finish(answer, context, connection))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _finish(
+        self, handling: Coroutine[None, None, Answer], context: RequestContext, connection: Connection
+    ) -> None:
+        """Carries a request out that has to wait for something; later ones of its connection wait for it."""
+        try:
+            answer = await handling
+            if answer is not None:
+                context.answer(answer)
+        except Exception:
+            _log.exception("%s: API %d failed; the connection is closed", connection.peer, context.api_key)
+            connection.close("handler-error")
+        finally:
+            connection.release()
+
+    async def stop(self) -> None:
+        """Waits for the requests that are being carried out."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)

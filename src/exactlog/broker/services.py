@@ -1,0 +1,45 @@
+"""What every API handler may reach: the state and the parts of one broker."""
+
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+from msgspec import Struct
+
+from exactlog.broker.fetch_budget import FetchBudget
+from exactlog.broker.producer_ids import ProducerIds
+from exactlog.broker.topic_registry import TopicRegistry
+from exactlog.core.config.broker_configs import BrokerConfig
+from exactlog.core.model.clock import Clock
+from exactlog.core.model.metrics import Registry
+from exactlog.core.protocol.messages.api_versions import ApiVersion
+
+
+class Address(Struct, frozen=True):
+    """Where clients find a broker."""
+
+    host: str
+    port: int
+
+
+class BrokerServices(Struct, frozen=True, kw_only=True):
+    """The parts of a broker, as the composition root put them together."""
+
+    config: BrokerConfig
+    cluster_id: str
+    leader_epoch: int
+    """The leader epoch of every partition here: one more at every start."""
+    topics: TopicRegistry
+    producer_ids: ProducerIds
+    fetch_budget: FetchBudget
+    clock: Clock
+    metrics: Registry
+    advertised: Callable[[], Address]
+    """The address this broker tells its clients; known once the server listens."""
+    api_versions: tuple[ApiVersion, ...]
+    """What ApiVersions tells."""
+    new_topic_id: Callable[[], UUID] = uuid4
+
+    @property
+    def node_id(self) -> int:
+        """The id of this broker in its cluster."""
+        return self.config.node_id

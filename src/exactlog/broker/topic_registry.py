@@ -1,0 +1,226 @@
+"""The topics of this broker and their partitions: which exist, which are open, and how one comes and goes.
+
+What exists is known from the catalog before the first connection; a partition is opened, and recovered if it must be,
+when it is first touched. Requests for it wait meanwhile. Creation and deletion run on the catalog's thread: the catalog
+first says what is going to happen, then the directories follow, then the catalog says that it happened, so that a crash
+between two steps is finished or undone at the next start.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from uuid import UUID
+
+from msgspec import Struct
+
+from exactlog.core.config.definition import InvalidConfig
+from exactlog.core.config.topic_configs import TopicConfig, validate_topic_config
+from exactlog.core.model.clock import Clock
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import DamageError, KafkaError
+from exactlog.core.model.ids import TopicPartition
+from exactlog.core.model.metrics import Registry
+from exactlog.storage.catalog import Catalog, CatalogTopic, TopicState
+from exactlog.storage.partition_log import PartitionLog
+from exactlog.storage.partition_store import PartitionStore
+
+_log = logging.getLogger(__name__)
+
+_OPENING_THREADS = 4
+
+
+class Topic(Struct, frozen=True):
+    """A topic that clients can use."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    overrides: Mapping[str, str]
+    """The configuration that was set for this topic, as given."""
+    config: TopicConfig
+    """The configuration in force: what was set, over what the broker defaults to."""
+
+
+class UnknownTopicOrPartition(Struct, frozen=True):
+    """There is no such topic, or it has no such partition."""
+
+
+class NotOpenYet(Struct, frozen=True):
+    """The partition exists and must be opened first: `TopicRegistry.open`."""
+
+
+class Stopped(Struct, frozen=True):
+    """The partition could not be opened; the reason has been logged and stays until the next start."""
+
+    reason: str
+
+
+class TopicRegistry:
+    """The topics of one broker. Everything but what is said to block belongs to the event loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        catalog: Catalog,
+        store: PartitionStore,
+        topic_defaults: TopicConfig,
+        clock: Clock,
+        metrics: Registry,
+    ) -> None:
+        self._catalog = catalog
+        self._store = store
+        self._defaults = topic_defaults
+        self._clock = clock
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[UUID, Topic] = {}
+        self._partitions: dict[TopicPartition, PartitionLog | Stopped] = {}
+        self._opening: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._catalog_thread = ThreadPoolExecutor(1, thread_name_prefix="exactlog-catalog")
+        self._opening_threads = ThreadPoolExecutor(_OPENING_THREADS, thread_name_prefix="exactlog-open")
+        self._changing = asyncio.Lock()
+        metrics.gauge("exactlog_topics", "Topics.", read=lambda: len(self._by_name))
+        metrics.gauge("exactlog_partitions_open", "Partitions that are open.", read=lambda: len(self._partitions))
+
+    # --- what exists ----------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Reads the catalog, and finishes or undoes what a crash interrupted; blocks, before the first request."""
+        for entry in self._catalog.topics():
+            if entry.state is TopicState.LIVE:
+                self._enter(self._topic_of(entry))
+            else:
+                self._remove_files(entry.name, entry.topic_id, entry.partition_count)
+
+    def close(self) -> None:
+        """Ends the threads; what they do is finished first."""
+        self._opening_threads.shutdown(wait=True, cancel_futures=True)
+        self._catalog_thread.shutdown(wait=True)
+
+    def topics(self) -> list[Topic]:
+        """All topics by name."""
+        return sorted(self._by_name.values(), key=lambda topic: topic.name)
+
+    def by_name(self, name: str) -> Topic | None:
+        """A topic by its name."""
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: UUID) -> Topic | None:
+        """A topic by its id."""
+        return self._by_id.get(topic_id)
+
+    # --- partitions -------------------------------------------------------------------------------------------
+
+    def partition(self, name: str, index: int) -> PartitionLog | NotOpenYet | Stopped | UnknownTopicOrPartition:
+        """The partition if it is open, or why not."""
+        found = self._partitions.get(TopicPartition(name, index))
+        if found is not None:
+            return found
+        topic = self._by_name.get(name)
+        if topic is None or not 0 <= index < topic.partition_count:
+            return UnknownTopicOrPartition()
+        return NotOpenYet()
+
+    def open_partitions(self) -> list[PartitionLog]:
+        """The partitions that are open."""
+        return [partition for partition in self._partitions.values() if isinstance(partition, PartitionLog)]
+
+    async def open(self, name: str, index: int) -> None:
+        """Opens a partition, once however many ask; afterwards `partition` says how it went."""
+        key = TopicPartition(name, index)
+        task = self._opening.get(key)
+        if task is None:
+            task = self._opening[key] = asyncio.ensure_future(self._open(key))
+            task.add_done_callback(lambda _: self._opening.pop(key, None))
+        await asyncio.shield(task)
+
+    async def _open(self, key: TopicPartition) -> None:
+        topic = self._by_name.get(key.topic)
+        if topic is None:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            partition = await loop.run_in_executor(
+                self._opening_threads, partial(self._store.open, key, topic.topic_id, topic.config)
+            )
+        except (DamageError, OSError) as error:
+            _log.critical("%s cannot be opened: %s %s", key, error, getattr(error, "hint", ""))
+            self._partitions[key] = Stopped(str(error))
+            return
+        if self._by_name.get(key.topic) is topic:  # else it was deleted meanwhile
+            self._partitions[key] = partition
+
+    # --- coming and going -------------------------------------------------------------------------------------
+
+    async def create(self, name: str, *, partition_count: int, config: TopicConfig, topic_id: UUID) -> Topic:
+        """Creates a topic; durable, and usable by every client, when it returns.
+
+        Raises:
+            KafkaError: TOPIC_ALREADY_EXISTS, or KAFKA_STORAGE_ERROR when the disk refuses.
+        """
+        async with self._changing:
+            if name in self._by_name:
+                raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+            now_ms = self._clock.now_ms()
+            entry = CatalogTopic(name, topic_id, partition_count, config.overrides, TopicState.CREATING, now_ms)
+            try:
+                await self._on_catalog_thread(partial(self._create_files, entry, config))
+            except OSError as error:
+                _log.error("topic %s could not be created: %s", name, error)
+                await self._on_catalog_thread(partial(self._remove_files, name, topic_id, partition_count))
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name} could not be created: {error}"
+                ) from error
+            topic = Topic(name, topic_id, partition_count, config.overrides, config)
+            self._enter(topic)
+            return topic
+
+    async def delete(self, topic: Topic) -> None:
+        """Deletes a topic: nobody sees it from the moment this is called, and its files are gone when it returns.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION when somebody else was faster.
+        """
+        async with self._changing:
+            if self._by_id.get(topic.topic_id) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            await self._on_catalog_thread(partial(self._catalog.set_topic_state, topic.topic_id, TopicState.DELETING))
+            del self._by_name[topic.name], self._by_id[topic.topic_id]
+            for index in range(topic.partition_count):
+                key = TopicPartition(topic.name, index)
+                if key in self._opening:
+                    await asyncio.wait([self._opening[key]])
+                partition = self._partitions.pop(key, None)
+                if isinstance(partition, PartitionLog):
+                    await partition.retire()
+            await self._on_catalog_thread(
+                partial(self._remove_files, topic.name, topic.topic_id, topic.partition_count)
+            )
+
+    async def _on_catalog_thread(self, work: partial[None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._catalog_thread, work)
+
+    def _create_files(self, entry: CatalogTopic, config: TopicConfig) -> None:
+        self._catalog.add_topic(entry)
+        for index in range(entry.partition_count):
+            self._store.create(
+                TopicPartition(entry.name, index), entry.topic_id, config=config, created_ms=entry.created_ms
+            )
+        self._store.sync_root()
+        self._catalog.set_topic_state(entry.topic_id, TopicState.LIVE)
+
+    def _remove_files(self, name: str, topic_id: UUID, partition_count: int) -> None:
+        for index in range(partition_count):
+            self._store.remove(TopicPartition(name, index), topic_id)
+        self._catalog.remove_topic(topic_id)
+
+    def _enter(self, topic: Topic) -> None:
+        self._by_name[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+    def _topic_of(self, entry: CatalogTopic) -> Topic:
+        config = validate_topic_config(entry.config, defaults=self._defaults)
+        if isinstance(config, InvalidConfig):
+            raise DamageError(f"catalog: topic {entry.name} has a configuration that is not valid: {config}")
+        return Topic(entry.name, entry.topic_id, entry.partition_count, entry.config, config)

@@ -1,0 +1,46 @@
+"""How the command line says that something went wrong: a sentence for people, one JSON line for programs."""
+
+import json
+
+from exactlog.core.model.errors import ExactlogError
+
+
+class InvalidUsageError(ExactlogError):
+    """A command line that cannot be carried out as it stands."""
+
+    code = "usage"
+
+
+class NotFoundError(ExactlogError):
+    """What was named is not there."""
+
+    code = "not-found"
+
+
+class NotAvailableError(ExactlogError):
+    """Something that is not part of this version."""
+
+    code = "not-available"
+
+
+class PartlyDoneError(ExactlogError):
+    """Some of what was asked is done, some is not; the message says which."""
+
+    code = "partly-done"
+
+
+def error_line(error: ExactlogError) -> str:
+    """The error as one line of JSON; its schema only grows."""
+    fault = {
+        "code": error.code,
+        "message": str(error),
+        "retryable": error.retryable,
+        "kafka_error": None if error.kafka_error is None else int(error.kafka_error),
+        "hint": error.hint,
+    }
+    return json.dumps({"error": fault}, ensure_ascii=False, separators=(",", ":"))
+
+
+def error_text(error: ExactlogError) -> str:
+    """The error for people: what happened, and on a second line what to do next."""
+    return f"exactlog: {error}\n  {error.hint}" if error.hint else f"exactlog: {error}"

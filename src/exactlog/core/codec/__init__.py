@@ -1,0 +1,1 @@
+"""Turning values into wire bytes and back: the message schema compiler, varints, compression."""

@@ -1,0 +1,343 @@
+"""The configuration keys of a broker.
+
+Keys keep Kafka's property names where Kafka has one; a key that gives topics their default is named as the topic's key
+and also answers to Kafka's `log.` name. The keys with underscores are those of the check for timed-out transactions.
+"""
+
+from typing import Final
+
+from exactlog.core.config.definition import Between, ConfigKey, ConfigType, OneOf
+from exactlog.core.config.topic_configs import DAY_MS, SEGMENT_BYTES_LEAST
+from exactlog.core.model import limits
+
+TRANSACTION_TIMEOUT_MS_MAX: Final = 900_000
+PORT_MAX: Final = 65_535
+
+BROKER_CONFIG_KEYS: Final = (
+    # --- where it is ------------------------------------------------------------------------------------------
+    ConfigKey(
+        name="node.id",
+        type=ConfigType.INT,
+        default=1,
+        valid=Between(0),
+        documentation="The number of this broker. A data directory keeps the one it was created with.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="host",
+        type=ConfigType.STRING,
+        default="127.0.0.1",
+        documentation="The address to listen at.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="port",
+        type=ConfigType.INT,
+        default=9092,
+        valid=Between(0, PORT_MAX),
+        documentation="The port to listen at; 0 takes a free one.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="advertised",
+        type=ConfigType.STRING,
+        default="",
+        documentation="HOST:PORT that clients are told to connect to; empty: the address listened at.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="data.dir",
+        type=ConfigType.STRING,
+        default="exactlog-data",
+        documentation="The directory that holds everything; created when missing.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="in.memory",
+        type=ConfigType.BOOLEAN,
+        default=False,
+        documentation="Keep everything in memory and nothing on disk; data.dir is not used then.",
+        acts=True,
+    ),
+    # --- durability -------------------------------------------------------------------------------------------
+    ConfigKey(
+        name="flush.mode",
+        type=ConfigType.STRING,
+        default="commit",
+        valid=OneOf(("commit", "interval", "none")),
+        documentation="`commit`: nothing is answered before it is synced to disk. `interval`: synced every "
+        "flush.interval.ms. `none`: the operating system decides, as in Kafka.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="flush.interval.ms",
+        type=ConfigType.LONG,
+        default=1_000,
+        valid=Between(1),
+        documentation="How often to sync to disk in flush mode `interval`.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="commit.engine",
+        type=ConfigType.STRING,
+        default="files",
+        valid=OneOf(("files", "journal")),
+        documentation="How a group of appends becomes durable: by the partitions' own files, or through one commit "
+        "journal. The journal is not part of this version.",
+        acts=True,
+    ),
+    # --- topics -----------------------------------------------------------------------------------------------
+    ConfigKey(
+        name="num.partitions",
+        type=ConfigType.INT,
+        default=1,
+        valid=Between(1, limits.PARTITIONS_PER_TOPIC_MAX),
+        documentation="How many partitions a topic gets when its creator does not say.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="auto.create.topics.enable",
+        type=ConfigType.BOOLEAN,
+        default=True,
+        documentation="Whether naming an unknown topic creates it, where the client allows that.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="message.max.bytes",
+        type=ConfigType.INT,
+        default=limits.RECORD_BATCH_BYTES_MAX,
+        valid=Between(0),
+        documentation="The default of topics' max.message.bytes: the largest record batch.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="segment.bytes",
+        type=ConfigType.INT,
+        default=limits.SEGMENT_BYTES_MAX,
+        valid=Between(SEGMENT_BYTES_LEAST),
+        documentation="The default of topics' segment.bytes: the size at which the next segment starts.",
+        acts=True,
+        aliases=("log.segment.bytes",),
+    ),
+    ConfigKey(
+        name="retention.ms",
+        type=ConfigType.LONG,
+        default=7 * DAY_MS,
+        valid=Between(-1),
+        documentation="The default of topics' retention.ms: the age at which segments are dropped; -1: never.",
+        acts=False,
+        aliases=("log.retention.ms",),
+    ),
+    ConfigKey(
+        name="retention.bytes",
+        type=ConfigType.LONG,
+        default=-1,
+        documentation="The default of topics' retention.bytes: the size at which segments are dropped; -1: never.",
+        acts=False,
+        aliases=("log.retention.bytes",),
+    ),
+    ConfigKey(
+        name="file.delete.delay.ms",
+        type=ConfigType.LONG,
+        default=60_000,
+        valid=Between(0),
+        documentation="The default of topics' file.delete.delay.ms: how long a removed file stays on disk.",
+        acts=False,
+        aliases=("log.segment.delete.delay.ms",),
+    ),
+    # --- delta log --------------------------------------------------------------------------------------------
+    ConfigKey(
+        name="delta.checkpoint.interval",
+        type=ConfigType.INT,
+        default=10,
+        valid=Between(1),
+        documentation="A delta checkpoint is due at every version that this number divides.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="delta.checkpoint.min.interval.ms",
+        type=ConfigType.LONG,
+        default=1_000,
+        valid=Between(0),
+        documentation="A due delta checkpoint is skipped while the last one is younger than this, or while the "
+        "commits since are smaller than it; 0: every due one is written.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="delta.versions.keep",
+        type=ConfigType.INT,
+        default=1_000,
+        valid=Between(1),
+        documentation="How many of the newest versions keep a file of their own; older ones are packed.",
+        acts=False,
+    ),
+    # --- transactions and producers ---------------------------------------------------------------------------
+    ConfigKey(
+        name="transactions.enabled",
+        type=ConfigType.BOOLEAN,
+        default=True,
+        documentation="Whether this broker coordinates transactions; if not, clients get COORDINATOR_NOT_AVAILABLE.",
+        acts=False,
+    ),
+    ConfigKey(
+        name="transaction.version",
+        type=ConfigType.INT,
+        default=2,
+        valid=Between(1, 2),
+        documentation="The transaction protocol that clients are offered: 2 is KIP-890's, 1 the one before.",
+        acts=False,
+    ),
+    ConfigKey(
+        name="transaction.max.timeout.ms",
+        type=ConfigType.INT,
+        default=TRANSACTION_TIMEOUT_MS_MAX,
+        valid=Between(1),
+        documentation="The longest time-out a transaction may ask for.",
+        acts=False,
+        aliases=("max_timeout_ms",),
+    ),
+    ConfigKey(
+        name="min_timeout_ms",
+        type=ConfigType.INT,
+        default=1_000,
+        valid=Between(0),
+        documentation="The shortest time-out of a transaction; a shorter one asked for is raised to it.",
+        acts=False,
+    ),
+    ConfigKey(
+        name="timeout_policy",
+        type=ConfigType.STRING,
+        default="kafka",
+        valid=OneOf(("kafka", "clamp")),
+        documentation="A time-out above the maximum is refused (`kafka`) or lowered to it (`clamp`).",
+        acts=False,
+    ),
+    ConfigKey(
+        name="check_interval_ms",
+        type=ConfigType.INT,
+        default=10_000,
+        valid=Between(1),
+        documentation="How often transactions are checked for having timed out.",
+        acts=False,
+    ),
+    ConfigKey(
+        name="write_abort_markers",
+        type=ConfigType.BOOLEAN,
+        default=True,
+        documentation="Whether a transaction that timed out is aborted with markers in its partitions.",
+        acts=False,
+    ),
+    ConfigKey(
+        name="fence_on_timeout",
+        type=ConfigType.BOOLEAN,
+        default=True,
+        documentation="Whether the producer of a transaction that timed out is fenced by a higher epoch.",
+        acts=False,
+    ),
+    ConfigKey(
+        name="transaction.partitions.max",
+        type=ConfigType.INT,
+        default=10_000,
+        valid=Between(1),
+        documentation="How many partitions one transaction may write to.",
+        acts=False,
+    ),
+    ConfigKey(
+        name="transaction.state.log.num.partitions",
+        type=ConfigType.INT,
+        default=1,
+        valid=Between(1),
+        documentation="The partitions of __transaction_state; fixed when it is first created.",
+        acts=False,
+    ),
+    ConfigKey(
+        name="transactional.id.expiration.ms",
+        type=ConfigType.INT,
+        default=7 * DAY_MS,
+        valid=Between(1),
+        documentation="How long the coordinator remembers a transactional id that is not used.",
+        acts=False,
+    ),
+    ConfigKey(
+        name="producer.id.expiration.ms",
+        type=ConfigType.INT,
+        default=DAY_MS,
+        valid=Between(1),
+        documentation="How long a partition remembers a producer that does not write.",
+        acts=False,
+    ),
+    # --- groups -----------------------------------------------------------------------------------------------
+    ConfigKey(
+        name="group.initial.rebalance.delay.ms",
+        type=ConfigType.INT,
+        default=0,
+        valid=Between(0),
+        documentation="How long the first rebalance of an empty group waits for more members.",
+        acts=False,
+    ),
+    ConfigKey(
+        name="group.min.session.timeout.ms",
+        type=ConfigType.INT,
+        default=6_000,
+        valid=Between(1),
+        documentation="The shortest session time-out a group member may ask for.",
+        acts=False,
+    ),
+    ConfigKey(
+        name="offsets.topic.num.partitions",
+        type=ConfigType.INT,
+        default=1,
+        valid=Between(1),
+        documentation="The partitions of __consumer_offsets; fixed when it is first created.",
+        acts=False,
+    ),
+    ConfigKey(
+        name="offsets.retention.minutes",
+        type=ConfigType.INT,
+        default=10_080,
+        valid=Between(1),
+        documentation="How long the offsets of an empty group are kept, in minutes.",
+        acts=False,
+    ),
+    # --- limits -----------------------------------------------------------------------------------------------
+    ConfigKey(
+        name="connections.max",
+        type=ConfigType.INT,
+        default=limits.CONNECTIONS_MAX,
+        valid=Between(1),
+        documentation="How many clients may be connected; one more is turned away.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="connections.max.idle.ms",
+        type=ConfigType.LONG,
+        default=limits.CONNECTION_IDLE_MS_MAX,
+        valid=Between(1),
+        documentation="A connection without a request for this long is closed.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="socket.request.max.bytes",
+        type=ConfigType.INT,
+        default=limits.FRAME_BYTES_MAX,
+        valid=Between(1),
+        documentation="The largest request; a larger one closes its connection.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="fetch.bytes.in.flight.max",
+        type=ConfigType.LONG,
+        default=limits.FETCH_BYTES_IN_FLIGHT_MAX,
+        valid=Between(1),
+        documentation="How many fetched bytes may wait for their readers' sockets, over all connections.",
+        acts=True,
+    ),
+    ConfigKey(
+        name="open.files.max",
+        type=ConfigType.INT,
+        default=limits.OPEN_FILES_MAX,
+        valid=Between(16),
+        documentation="How many segment files are kept open at once.",
+        acts=True,
+    ),
+)

@@ -1,0 +1,1 @@
+"""The rules of one partition log: producer state, appends, read bounds, index layouts."""

@@ -1,0 +1,1 @@
+"""Values every layer shares: ids, error codes, errors, limits."""

@@ -1,0 +1,41 @@
+"""Every bound of the system in one place, each with the reason for it (principle 8).
+
+What a user may change is a configuration key instead; its default then refers to a value here.
+"""
+
+from typing import Final
+
+# --- network -------------------------------------------------------------------------------------------------
+FRAME_BYTES_MAX: Final = 100 * 1024 * 1024  # Kafka's socket.request.max.bytes: what clients of it are tuned for
+CONNECTIONS_MAX: Final = 10_000  # about 6 KiB each at rest: 60 MB at the bound
+CONNECTION_IDLE_MS_MAX: Final = 600_000  # Kafka's connections.max.idle.ms
+REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX: Final = 64  # clients keep 5; a pipelining load tool more; then reading pauses
+PENDING_BYTES_PER_CONNECTION_MAX: Final = 64 * 1024 * 1024  # unsent answers of a reader that does not read
+RECEIVE_BUFFER_BYTES: Final = 256 * 1024  # one buffer shared by all connections
+CLOSE_LINGER_MS: Final = 5_000  # for the last answers of a closing connection; a peer that takes none holds no socket
+
+# --- codec ---------------------------------------------------------------------------------------------------
+UUIDS_CACHED_MAX: Final = 4_096  # topic ids in use; about 200 bytes each
+ARRAY_LAYOUTS_CACHED_MAX: Final = 256  # counts of partitions in one array; about 200 bytes each
+
+# --- log -----------------------------------------------------------------------------------------------------
+RECORD_BATCH_BYTES_MAX: Final = 1024 * 1024 + 12  # Kafka's message.max.bytes: 1 MiB and the log overhead
+SEGMENT_BYTES_MAX: Final = 1024 * 1024 * 1024  # Kafka's segment.bytes
+INDEX_INTERVAL_BYTES: Final = 4096  # Kafka's index.interval.bytes: one index entry for so many bytes of log
+BATCHES_REMEMBERED_PER_PRODUCER: Final = 5  # what an idempotent producer may have in flight (KIP-98)
+RECORDS_DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024  # one batch, opened: honest 1 MiB ones stay far below
+UNCOMMITTED_BYTES_PER_BROKER_MAX: Final = 256 * 1024 * 1024  # appended, not yet committed; then reading pauses
+OPEN_FILES_MAX: Final = 512  # segments kept open: with the sockets of a busy day below the usual soft limit of 1,024
+FETCH_BYTES_IN_FLIGHT_MAX: Final = 64 * 1024 * 1024  # fetched, not yet taken by the socket
+
+# --- delta log -----------------------------------------------------------------------------------------------
+TXN_IDS_REMEMBERED: Final = 10_000  # per partition: the stated window of free transaction ids
+ORIGINS_PER_PARTITION_MAX: Final = 10_000  # a writer that supplies sequences stays in every checkpoint
+
+# --- catalog -------------------------------------------------------------------------------------------------
+TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka's: room for suffixes below the 255 of file systems
+PARTITIONS_PER_TOPIC_MAX: Final = 10_000  # one request may not exhaust the disk's directories
+PRODUCER_ID_BLOCK_SIZE: Final = 1_000  # as KIP-730: one durable write for a thousand ids
+
+# --- metrics -------------------------------------------------------------------------------------------------
+METRIC_SERIES_MAX: Final = 10_000  # a label fed from outside would otherwise grow without end

@@ -1,0 +1,1 @@
+"""Bytes on disk: files, rounds, fsync, recovery, the catalog."""

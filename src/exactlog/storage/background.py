@@ -1,0 +1,51 @@
+"""Work that nobody waits for: checkpoints, index files of sealed segments."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TypeVar
+
+from exactlog.storage.whole_files import SyncFailedError
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class BackgroundWork:
+    """Runs blocking work on threads and its continuation on the event loop.
+
+    Work that fails is given up and logged: what it would have made is made again by recovery. A failed sync is not: it
+    ends the broker.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, executor: Executor, *, on_sync_failed: Callable[[str], None]
+    ) -> None:
+        self._loop = loop
+        self._executor = executor
+        self._on_sync_failed = on_sync_failed
+        self._running: set[asyncio.Future[None]] = set()
+
+    def submit(self, work: Callable[[], T], then: Callable[[T | None], None]) -> None:
+        """Runs `work` on a thread, then `then` on the loop with its result; with None when it failed."""
+        task = self._loop.create_task(self._run(work, then))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def wait(self) -> None:
+        """Waits until nothing is running."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    async def _run(self, work: Callable[[], T], then: Callable[[T | None], None]) -> None:
+        try:
+            result = await self._loop.run_in_executor(self._executor, work)
+        except SyncFailedError as error:
+            self._on_sync_failed(str(error))
+        except OSError as error:
+            _log.error("background work failed and is given up: %s", error)
+            then(None)
+        else:
+            then(result)

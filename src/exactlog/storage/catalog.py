@@ -1,0 +1,158 @@
+"""The catalog: what one node knows besides the records themselves, in SQLite with full syncs.
+
+Cluster and node id, the owner epoch (one higher at every start: the leader epoch of every partition of this node), topics
+with their ids, partition counts and configurations, and how far producer ids have been handed out.
+
+A topic is `creating` until all of its partitions exist and `deleting` from the moment its deletion is promised; both are
+finished or undone at the next start, so that a crash leaves no half topic behind. Calls block for a disk sync: make them
+from a thread of their own.
+"""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Mapping
+from enum import StrEnum
+from uuid import UUID
+
+from msgspec import Struct
+
+from exactlog.core.model.errors import DamageError
+from exactlog.core.model.ids import ProducerId
+from exactlog.core.model.limits import PRODUCER_ID_BLOCK_SIZE
+
+_FORMAT_VERSION = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS topics (
+    name TEXT PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    partitions INTEGER NOT NULL CHECK (partitions > 0),
+    config TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('creating', 'live', 'deleting')),
+    created_ms INTEGER NOT NULL
+) STRICT;
+"""
+
+
+class TopicState(StrEnum):
+    """Where a topic stands between its creation and its deletion."""
+
+    CREATING = "creating"
+    LIVE = "live"
+    DELETING = "deleting"
+
+
+class CatalogTopic(Struct, frozen=True):
+    """A topic as the catalog holds it; `config` has only what was set for this topic."""
+
+    name: str
+    topic_id: UUID
+    partition_count: int
+    config: Mapping[str, str]
+    state: TopicState
+    created_ms: int
+
+
+class Catalog:
+    """The catalog of one data directory, or of memory when `path` is None.
+
+    Raises:
+        DamageError: the file is not a catalog, is damaged, or was written by a newer version.
+    """
+
+    def __init__(self, path: str | None) -> None:
+        self._lock = threading.Lock()
+        self._path = path or "in memory"
+        self._connection = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
+        try:
+            self._connection.execute("PRAGMA journal_mode = DELETE")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.executescript(_SCHEMA)
+            self._check_format()
+        except sqlite3.DatabaseError as error:
+            self._connection.close()
+            raise DamageError(
+                f"{self._path}: not readable as a catalog: {error}", hint="restore the file from a copy"
+            ) from error
+
+    def close(self) -> None:
+        """Closes the database; nothing is pending, every change is durable when its call returns."""
+        with self._lock:
+            self._connection.close()
+
+    def get(self, name: str) -> str | None:
+        """A setting of this node by name."""
+        with self._lock:
+            row = self._connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def put(self, name: str, value: str) -> None:
+        """Keeps a setting of this node, durably."""
+        with self._lock:
+            self._put(name, value)
+
+    def advance_owner_epoch(self) -> int:
+        """One more than at the last start, durably: writes of an earlier owner can be told from ours."""
+        with self._lock:
+            epoch = self._number("owner_epoch", default=-1) + 1
+            self._put("owner_epoch", str(epoch))
+        return epoch
+
+    def reserve_producer_ids(self, count: int = PRODUCER_ID_BLOCK_SIZE) -> range:
+        """The next block of producer ids. Durable before it returns, so no id is ever given twice."""
+        with self._lock:
+            first = self._number("next_producer_id", default=0)
+            self._put("next_producer_id", str(first + count))
+        return range(ProducerId(first), ProducerId(first + count))
+
+    def topics(self) -> list[CatalogTopic]:
+        """All topics in whatever state, by name."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT name, id, partitions, config, state, created_ms FROM topics ORDER BY name"
+            ).fetchall()
+        return [
+            CatalogTopic(name, UUID(topic_id), partitions, json.loads(config), TopicState(state), created_ms)
+            for name, topic_id, partitions, config, state, created_ms in rows
+        ]
+
+    def add_topic(self, topic: CatalogTopic) -> None:
+        """Adds a topic whose name and id must be new."""
+        row = (
+            topic.name,
+            str(topic.topic_id),
+            topic.partition_count,
+            json.dumps(dict(topic.config)),
+            topic.state.value,
+            topic.created_ms,
+        )
+        with self._lock:
+            self._connection.execute("INSERT INTO topics VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def set_topic_state(self, topic_id: UUID, state: TopicState) -> None:
+        """Moves a topic to another state."""
+        with self._lock:
+            self._connection.execute("UPDATE topics SET state = ? WHERE id = ?", (state.value, str(topic_id)))
+
+    def remove_topic(self, topic_id: UUID) -> None:
+        """Forgets a topic."""
+        with self._lock:
+            self._connection.execute("DELETE FROM topics WHERE id = ?", (str(topic_id),))
+
+    def _check_format(self) -> None:
+        found = self._number("format_version", default=0)
+        if found > _FORMAT_VERSION:
+            raise DamageError(
+                f"{self._path}: catalog format {found} is newer than {_FORMAT_VERSION}",
+                hint="open it with the version of exactlog that wrote it",
+            )
+        if found < _FORMAT_VERSION:
+            self._put("format_version", str(_FORMAT_VERSION))
+
+    def _number(self, name: str, *, default: int) -> int:
+        row = self._connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
+        return default if row is None else int(row[0])
+
+    def _put(self, name: str, value: str) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (name, value))

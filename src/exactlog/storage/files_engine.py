@@ -1,0 +1,129 @@
+"""The durability engine on plain files ("level 1").
+
+For each partition, in this order: write the bytes, sync them (and the directory, when a segment is new), then for each
+delta commit write its document aside, sync it, link it to its name and sync the directory. A crash between any two
+steps leaves either bytes that no document names, which recovery cuts off, or a published version; never half of one.
+
+Partitions are independent of each other and are worked on side by side: file systems merge syncs that run in parallel.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from exactlog.core.deltalog.commit_format import decode_commit
+from exactlog.core.model.errors import DamageError
+from exactlog.storage.filesystem import Buffer, Filesystem
+from exactlog.storage.open_files import OpenFiles
+from exactlog.storage.round import (
+    CommitWrite,
+    ForeignVersion,
+    GroupWrite,
+    PartitionWrite,
+    StorageRefused,
+    Stored,
+    SyncFailed,
+    WriteOutcome,
+)
+from exactlog.storage.whole_files import SyncFailedError, publish_new
+
+_THREADS = 8  # parallel syncs beyond this no longer merge into fewer device flushes
+
+
+class FilesEngine:
+    """Carries rounds out with writes, syncs and links."""
+
+    is_atomic_across_partitions = False
+
+    def __init__(self, filesystem: Filesystem, open_files: OpenFiles) -> None:
+        self._filesystem = filesystem
+        self._open_files = open_files
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="exactlog-sync")
+
+    def close(self) -> None:
+        """Waits for the threads to end."""
+        self._threads.shutdown()
+
+    def commit(self, writes: Sequence[PartitionWrite]) -> list[WriteOutcome]:
+        if len(writes) > 1 and any(write.durable for write in writes):
+            return list(self._threads.map(self._commit_partition, writes))
+        return [self._commit_partition(write) for write in writes]
+
+    def _commit_partition(self, write: PartitionWrite) -> WriteOutcome:
+        try:
+            self._write_bytes(write)
+        except OSError as error:
+            return self._refuse(write, groups_stored=0, error=error)
+        if write.durable:
+            try:
+                self._sync_bytes(write)
+            except OSError as error:
+                return SyncFailed(f"{write.name}: {error}")
+        for position, group in enumerate(write.groups):
+            if group.commit is not None:
+                outcome = self._publish(write, group.commit, groups_before=position)
+                if outcome is not None:
+                    return outcome
+        return Stored()
+
+    def _write_bytes(self, write: PartitionWrite) -> None:
+        """One system call for each run of contiguous bytes, whatever the number of groups."""
+        path, position, end = "", 0, 0
+        buffers: list[Buffer] = []
+        for group in write.groups:
+            for segment in group.segments:
+                if segment.path != path or segment.position != end:
+                    if buffers:
+                        self._open_files.get(path).write_at(buffers, position)
+                    path, position, end, buffers = segment.path, segment.position, segment.position, []
+                    if segment.is_new:
+                        self._open_files.get(path, create=True)
+                buffers = buffers + segment.buffers if buffers else segment.buffers
+                end += sum(map(len, segment.buffers))
+        if buffers:
+            self._open_files.get(path).write_at(buffers, position)
+
+    def _sync_bytes(self, write: PartitionWrite) -> None:
+        segments = [segment for group in write.groups for segment in group.segments]
+        for path in {segment.path: None for segment in segments}:
+            self._open_files.get(path).sync_data()
+        if any(segment.is_new for segment in segments):
+            self._filesystem.sync_directory(write.directory)
+
+    def _publish(self, write: PartitionWrite, commit: CommitWrite, *, groups_before: int) -> WriteOutcome | None:
+        directory = f"{write.directory}/_delta_log"
+        try:
+            publish_new(self._filesystem, directory, commit.name, commit.content, durable=write.durable)
+        except FileExistsError:
+            return self._judge_rival(directory, commit)
+        except SyncFailedError as error:
+            return SyncFailed(f"{write.name}, version {commit.version}: {error}")
+        except OSError as error:
+            return self._refuse(write, groups_stored=groups_before, error=error)
+        return None
+
+    def _judge_rival(self, directory: str, commit: CommitWrite) -> WriteOutcome | None:
+        """The name is taken: by our own earlier success, or by a stranger."""
+        path = f"{directory}/{commit.name}"
+        try:
+            rival = decode_commit(self._filesystem.read_file(path), path_hint=path).commit
+        except DamageError as error:
+            return ForeignVersion(commit.version, commit.txn_id, "unreadable", str(error))
+        if rival.txn_id == commit.txn_id:
+            return None
+        return ForeignVersion(commit.version, commit.txn_id, rival.txn_id, f"{path} exists")
+
+    def _refuse(self, write: PartitionWrite, *, groups_stored: int, error: OSError) -> WriteOutcome:
+        try:
+            self._cut_off(write.groups[groups_stored:])
+        except OSError as second:
+            return SyncFailed(f"{write.name}: cutting off a refused write failed: {second} (after {error})")
+        return StorageRefused(f"{write.name}: {error}", groups_stored)
+
+    def _cut_off(self, groups: Sequence[GroupWrite]) -> None:
+        ends: dict[str, int] = {}
+        for group in groups:
+            for segment in group.segments:
+                ends.setdefault(segment.path, segment.position)
+        for path, end in ends.items():
+            if self._filesystem.exists(path):
+                self._open_files.get(path).truncate(end)

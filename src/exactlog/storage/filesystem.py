@@ -1,0 +1,326 @@
+"""The file system as a port, with the real one and one that lives in memory.
+
+Everything the storage layer does to files goes through here, so that a test can hand in a file system that counts,
+fails or forgets. Paths are plain strings with `/`; errors are the operating system's own (`OSError` and its children),
+whatever the implementation.
+
+What the port promises of durability is what POSIX promises: bytes are safe after `File.sync` or `File.sync_data`, a name
+is safe after `Filesystem.sync_directory` of its directory, and nothing else is.
+"""
+
+import errno
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+_BUFFERS_PER_WRITE_MAX = 1024  # Linux's IOV_MAX
+
+
+class File(Protocol):
+    """An open file, read and written at explicit positions; it closes itself when the last user lets go of it."""
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        """Writes all bytes of all buffers from `position` on, or raises `OSError`."""
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+
+    def truncate(self, size: int) -> None:
+        """Cuts the file, or extends it with zeros, to `size` bytes."""
+
+    def sync_data(self) -> None:
+        """Makes the bytes (and the size) durable: fdatasync."""
+
+    def sync(self) -> None:
+        """Makes the bytes and all metadata durable: fsync."""
+
+    def size(self) -> int:
+        """The size of the file in bytes."""
+
+
+class Filesystem(Protocol):
+    """Files and directories by name."""
+
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False, read_only: bool = False) -> File:
+        """Opens a file; with `create` makes it when missing, with `exclusive` only when missing."""
+
+    def read_file(self, path: str) -> bytes:
+        """All bytes of a file."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory of that name exists."""
+
+    def file_size(self, path: str) -> int:
+        """The size of a file in bytes."""
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written, in milliseconds since the epoch."""
+
+    def list_names(self, directory: str) -> list[str]:
+        """The names in a directory, in no order."""
+
+    def make_directories(self, path: str) -> None:
+        """Makes a directory and its parents; one that exists is fine."""
+
+    def remove(self, path: str) -> None:
+        """Removes a file."""
+
+    def remove_directory(self, path: str) -> None:
+        """Removes an empty directory."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Gives a file or directory another name, replacing a file of that name."""
+
+    def link(self, source: str, target: str) -> None:
+        """Gives a file a second name; `FileExistsError` when the name is taken."""
+
+    def sync_directory(self, path: str) -> None:
+        """Makes the names in a directory durable."""
+
+
+class OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        if len(buffers) > _BUFFERS_PER_WRITE_MAX:
+            for first in range(0, len(buffers), _BUFFERS_PER_WRITE_MAX):
+                part = buffers[first : first + _BUFFERS_PER_WRITE_MAX]
+                self.write_at(part, position)
+                position += sum(map(len, part))
+            return
+        size = sum(map(len, buffers))
+        written = os.pwritev(self._descriptor, buffers, position)
+        if written < size:  # a signal, a full disk or 2 GiB at once: the kernel may stop half-way
+            rest = memoryview(b"".join(buffers))
+            while written < size:
+                written += os.pwrite(self._descriptor, rest[written:], position + written)
+
+    def read_at(self, size: int, position: int) -> bytes:
+        found = os.pread(self._descriptor, size, position)
+        if len(found) == size or not found:
+            return found
+        parts = [found]
+        got = len(found)
+        while got < size and (found := os.pread(self._descriptor, size - got, position + got)):
+            parts.append(found)
+            got += len(found)
+        return b"".join(parts)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync_data(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+
+class OsFilesystem:
+    """The operating system's own files."""
+
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False, read_only: bool = False) -> OsFile:
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        if create:
+            flags |= os.O_CREAT
+        if exclusive:
+            flags |= os.O_EXCL
+        return OsFile(path, os.open(path, flags | os.O_CLOEXEC, 0o644))
+
+    def read_file(self, path: str) -> bytes:
+        file = self.open(path, read_only=True)
+        return file.read_at(file.size(), 0)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def file_size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list_names(self, directory: str) -> list[str]:
+        return os.listdir(directory)
+
+    def make_directories(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
+
+    def rename(self, source: str, target: str) -> None:
+        os.rename(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class MemoryFile:
+    """The bytes of a file of `MemoryFilesystem`."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        content = self._bytes
+        if position > len(content):
+            content.extend(bytes(position - len(content)))
+        for buffer in buffers:
+            content[position : position + len(buffer)] = buffer
+            position += len(buffer)
+
+    def read_at(self, size: int, position: int) -> bytes:
+        return bytes(memoryview(self._bytes)[position : position + size])
+
+    def truncate(self, size: int) -> None:
+        if size < len(self._bytes):
+            del self._bytes[size:]
+        else:
+            self._bytes.extend(bytes(size - len(self._bytes)))
+
+    def sync_data(self) -> None:
+        """Memory has nothing to sync."""
+
+    def sync(self) -> None:
+        """Memory has nothing to sync."""
+
+    def size(self) -> int:
+        return len(self._bytes)
+
+
+class MemoryFilesystem:
+    """Files that live and die with this object: `--in-memory`, and tests.
+
+    Every call is short and holds the interpreter's lock, which is all the thread safety the port asks for.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, MemoryFile] = {}
+        self._directories: dict[str, set[str]] = {"/": set()}
+
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False, read_only: bool = False) -> MemoryFile:
+        del read_only
+        found = self._files.get(path)
+        if found is None:
+            if not create:
+                raise _error(errno.ENOENT, path)
+            found = self._files[path] = MemoryFile()
+            self._enter(path)
+        elif exclusive:
+            raise _error(errno.EEXIST, path)
+        return found
+
+    def read_file(self, path: str) -> bytes:
+        file = self.open(path)
+        return file.read_at(file.size(), 0)
+
+    def exists(self, path: str) -> bool:
+        return path in self._files or path in self._directories
+
+    def file_size(self, path: str) -> int:
+        return self.open(path).size()
+
+    def modified_ms(self, path: str) -> int:
+        self.open(path)
+        return 0
+
+    def list_names(self, directory: str) -> list[str]:
+        if directory not in self._directories:
+            raise _error(errno.ENOENT, directory)
+        return list(self._directories[directory])
+
+    def make_directories(self, path: str) -> None:
+        if path in self._directories:
+            return
+        parent = _parent(path)
+        self.make_directories(parent)
+        self._directories[parent].add(_name(path))
+        self._directories[path] = set()
+
+    def remove(self, path: str) -> None:
+        if path not in self._files:
+            raise _error(errno.ENOENT, path)
+        del self._files[path]
+        self._directories[_parent(path)].discard(_name(path))
+
+    def remove_directory(self, path: str) -> None:
+        if self.list_names(path):
+            raise _error(errno.ENOTEMPTY, path)
+        del self._directories[path]
+        self._directories[_parent(path)].discard(_name(path))
+
+    def rename(self, source: str, target: str) -> None:
+        if source in self._files:
+            self._enter(target)
+            self._files[target] = self._files.pop(source)
+        elif source in self._directories:
+            self._enter(target)
+            self._move_directory(source, target)
+        else:
+            raise _error(errno.ENOENT, source)
+        self._directories[_parent(source)].discard(_name(source))
+
+    def link(self, source: str, target: str) -> None:
+        if target in self._files:
+            raise _error(errno.EEXIST, target)
+        file = self.open(source)
+        self._enter(target)
+        self._files[target] = file
+
+    def sync_directory(self, path: str) -> None:
+        if path not in self._directories:
+            raise _error(errno.ENOENT, path)
+
+    def _enter(self, path: str) -> None:
+        parent = _parent(path)
+        if parent not in self._directories:
+            raise _error(errno.ENOENT, parent)
+        self._directories[parent].add(_name(path))
+
+    def _move_directory(self, source: str, target: str) -> None:
+        self._directories[target] = self._directories.pop(source)
+        for name in self._directories[target]:
+            old, new = f"{source}/{name}", f"{target}/{name}"
+            if old in self._files:
+                self._files[new] = self._files.pop(old)
+            else:
+                self._move_directory(old, new)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)

@@ -1,0 +1,69 @@
+"""Looking things up in the segments of a partition: bytes by offset, offsets by time."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from exactlog.core.record.record_format import decode_records
+from exactlog.storage.segment import Segment
+
+
+class FoundRecord(Struct, frozen=True):
+    """Where a record is, and how old it is."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+def segment_of(segments: Sequence[Segment], offset: int) -> int:
+    """The index of the segment that holds an offset: the last one that does not begin behind it."""
+    return max(0, bisect_right(segments, offset, key=_base_offset) - 1)
+
+
+def read_batches(
+    segments: Sequence[Segment], offset: int, *, end_offset: int, bytes_max: int, at_least_one_batch: bool
+) -> bytes:
+    """Whole batches from the one that holds `offset` on, as many as fit; of one segment, so that the next call goes on.
+
+    Args:
+        end_offset: what is read ends before it; the boundary of a batch.
+        at_least_one_batch: whether the first batch is returned whatever its size.
+
+    Raises:
+        DamageError: the segment's bytes are not batches.
+        OSError: they could not be read.
+    """
+    if offset >= end_offset:
+        return b""
+    index = segment_of(segments, offset)
+    segment = segments[index]
+    if offset >= segment.next_offset:  # what stood between has been compacted away
+        segment = segments[index + 1]
+    end_position = segment.size if end_offset >= segment.next_offset else segment.locate(end_offset)[0]
+    return segment.read(offset, bytes_max=bytes_max, end_position=end_position, at_least_one_batch=at_least_one_batch)
+
+
+def find_by_time(segments: Sequence[Segment], timestamp_ms: int, *, end_offset: int) -> FoundRecord | None:
+    """The first data record below `end_offset` that is not older than a time, in milliseconds since the epoch."""
+    for segment in segments:
+        for position, header in segment.first_at_or_after(timestamp_ms):
+            if header.base_offset >= end_offset:
+                return None
+            if header.is_control:
+                continue
+            for record in decode_records(segment.read_batch(position, header)):
+                if record.timestamp_ms >= timestamp_ms:
+                    return FoundRecord(record.offset, record.timestamp_ms, header.leader_epoch)
+    return None
+
+
+def find_latest_in_time(segments: Sequence[Segment], *, end_offset: int) -> FoundRecord | None:
+    """The record with the greatest timestamp; the first of several (KIP-734)."""
+    youngest = max((segment.max_timestamp for segment in segments), default=-1)
+    return find_by_time(segments, youngest, end_offset=end_offset) if youngest >= 0 else None
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,0 +1,235 @@
+"""The partitions of one data directory: made, opened, taken away.
+
+A partition is made under `.creating/` and renamed when it is whole, and renamed to `.deleted/` before its files go: a
+name in the data directory is always a whole partition. Everything here blocks; call it from a thread.
+"""
+
+from collections.abc import Callable
+from uuid import UUID
+
+from msgspec import Struct
+
+from exactlog.core.config.topic_configs import TopicConfig
+from exactlog.core.deltalog.canonical_json import NO_CRC
+from exactlog.core.deltalog.checkpoint_format import Checkpoint, encode_checkpoint
+from exactlog.core.deltalog.checkpoint_policy import LastCheckpoint
+from exactlog.core.deltalog.commit_format import FORMAT_VERSION, TableMetadata
+from exactlog.core.deltalog.log_path import (
+    CREATING_DIRECTORY,
+    DELETED_DIRECTORY,
+    DELTA_LOG_DIRECTORY,
+    print_partition_directory_name,
+)
+from exactlog.core.deltalog.table_state import TableState
+from exactlog.core.deltalog.timestamps import format_timestamp, parse_timestamp
+from exactlog.core.model.clock import Clock
+from exactlog.core.model.errors import DamageError
+from exactlog.core.model.ids import TimestampMs, TopicPartition
+from exactlog.storage.background import BackgroundWork
+from exactlog.storage.checkpointer import Checkpointer
+from exactlog.storage.delta_head import DeltaHead
+from exactlog.storage.filesystem import Filesystem
+from exactlog.storage.group import Group
+from exactlog.storage.log_recovery import RecoveredLog, recover
+from exactlog.storage.open_files import OpenFiles
+from exactlog.storage.partition_log import OpenedLog, PartitionLog
+from exactlog.storage.segment import SegmentFiles
+from exactlog.storage.settings import FLUSH_MODE_KEY, FlushMode, LogSettings, recorded_flush_mode
+from exactlog.storage.whole_files import publish_new, remove_tree
+
+
+class NodeSettings(Struct, frozen=True):
+    """What all partitions of a node have in common."""
+
+    node_id: int
+    leader_epoch: int
+    flush_mode: FlushMode
+    checkpoint_interval: int
+    checkpoint_min_interval_ms: int
+
+
+class PartitionStore:
+    """Makes, opens and removes the partition directories below `root`."""
+
+    def __init__(
+        self,
+        filesystem: Filesystem,
+        root: str,
+        *,
+        open_files: OpenFiles,
+        clock: Clock,
+        settings: NodeSettings,
+        background: BackgroundWork,
+        mark_dirty: Callable[[PartitionLog, int], None],
+    ) -> None:
+        self._filesystem = filesystem
+        self._root = root
+        self._open_files = open_files
+        self._clock = clock
+        self._settings = settings
+        self._background = background
+        self._mark_dirty = mark_dirty
+
+    def prepare(self) -> None:
+        """Makes the data directory, and removes what a crash left half made or half removed."""
+        for name in (CREATING_DIRECTORY, DELETED_DIRECTORY):
+            directory = f"{self._root}/{name}"
+            self._filesystem.make_directories(directory)
+            for leftover in self._filesystem.list_names(directory):
+                remove_tree(self._filesystem, f"{directory}/{leftover}")
+
+    def create(self, topic_partition: TopicPartition, topic_id: UUID, *, config: TopicConfig, created_ms: int) -> None:
+        """Makes a partition with version 0; durable once `sync_root` has returned."""
+        name = print_partition_directory_name(topic_partition.topic, topic_partition.partition)
+        made = f"{self._root}/{CREATING_DIRECTORY}/{name}"
+        delta_log = f"{made}/{DELTA_LOG_DIRECTORY}"
+        self._filesystem.make_directories(delta_log)
+        settings = self._log_settings(config)
+        created = format_timestamp(TimestampMs(created_ms))
+        metadata = TableMetadata(
+            topic=topic_partition.topic,
+            partition=topic_partition.partition,
+            topic_id=topic_id,
+            created=created,
+            format_version=FORMAT_VERSION,
+            config={**config.overrides, FLUSH_MODE_KEY: settings.flush_mode},
+        )
+        head = DeltaHead(TableState(table=str(topic_partition)), settings)
+        write, _ = head.close([], data_crc=0, now_ms=created_ms, metadata=metadata)
+        publish_new(self._filesystem, delta_log, write.name, write.content, durable=True)
+        self._filesystem.sync_directory(made)
+        self._filesystem.rename(made, f"{self._root}/{name}")
+
+    def sync_root(self) -> None:
+        """Makes the names of the partitions durable."""
+        self._filesystem.sync_directory(self._root)
+
+    def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
+        """Takes a partition away; one that is not there is fine."""
+        name = print_partition_directory_name(topic_partition.topic, topic_partition.partition)
+        directory = f"{self._root}/{name}"
+        made = f"{self._root}/{CREATING_DIRECTORY}/{name}"
+        if self._filesystem.exists(made):
+            remove_tree(self._filesystem, made)
+        if not self._filesystem.exists(directory):
+            return
+        self._open_files.forget_directory(directory)
+        deleted = f"{self._root}/{DELETED_DIRECTORY}/{topic_id}-{topic_partition.partition}"
+        self._filesystem.rename(directory, deleted)
+        self.sync_root()
+        remove_tree(self._filesystem, deleted)
+
+    def open(self, topic_partition: TopicPartition, topic_id: UUID, config: TopicConfig) -> PartitionLog:
+        """Opens a partition, recovering it if it must be.
+
+        Raises:
+            DamageError: it cannot be opened without losing what was acknowledged, or it belongs to another topic.
+            OSError: a file could not be read or written.
+        """
+        directory = f"{self._root}/{print_partition_directory_name(topic_partition.topic, topic_partition.partition)}"
+        settings = self._log_settings(config)
+        files = SegmentFiles(self._filesystem, self._open_files, index_interval_bytes=config.index_interval_bytes)
+        log = recover(self._filesystem, files, directory, name=str(topic_partition))
+        metadata = log.table.metadata
+        if metadata is None or metadata.topic_id != topic_id:
+            raise DamageError(
+                f"{directory} belongs to topic id {metadata.topic_id if metadata else None}, not to {topic_id}",
+                hint="put the directory of this topic back in its place",
+            )
+        _settle(self._filesystem, directory, log, settings, metadata, now_ms=self._clock.now_ms())
+        checkpointer = Checkpointer(
+            self._filesystem,
+            directory,
+            settings,
+            self._background,
+            last=_last_checkpoint(log.last_checkpoint),
+            commit_bytes_since=log.commit_bytes_since_checkpoint,
+        )
+        return PartitionLog(
+            topic_partition,
+            directory,
+            OpenedLog(log.table, log.producers, log.segments),
+            settings,
+            files=files,
+            checkpointer=checkpointer,
+            background=self._background,
+            mark_dirty=self._mark_dirty,
+        )
+
+    def _log_settings(self, config: TopicConfig) -> LogSettings:
+        return LogSettings(
+            node_id=self._settings.node_id,
+            leader_epoch=self._settings.leader_epoch,
+            flush_mode=self._settings.flush_mode,
+            segment_bytes=config.segment_bytes,
+            checkpoint_interval=self._settings.checkpoint_interval,
+            checkpoint_min_interval_ms=self._settings.checkpoint_min_interval_ms,
+            log_append_time=config.message_timestamp_type == "LogAppendTime",
+        )
+
+
+def _settle(
+    filesystem: Filesystem,
+    directory: str,
+    log: RecoveredLog,
+    settings: LogSettings,
+    metadata: TableMetadata,
+    *,
+    now_ms: int,
+) -> None:
+    """Makes a version of what recovery adopted, and records the flush mode before the first append under it."""
+    mode_before = recorded_flush_mode(metadata)
+    if not log.adopted and mode_before is settings.flush_mode:
+        return
+    head = DeltaHead(log.table, settings)
+    if mode_before is not FlushMode.COMMIT:
+        _sync_all(filesystem, directory, log)
+    if log.adopted:
+        _publish(filesystem, directory, log, head, log.adopted, data_crc=log.adopted_crc, now_ms=now_ms)
+    if mode_before is not settings.flush_mode:
+        changed = TableMetadata(
+            topic=metadata.topic,
+            partition=metadata.partition,
+            topic_id=metadata.topic_id,
+            created=metadata.created,
+            format_version=metadata.format_version,
+            config={**metadata.config, FLUSH_MODE_KEY: settings.flush_mode},
+        )
+        _publish(filesystem, directory, log, head, [], data_crc=0, now_ms=now_ms, metadata=changed)
+
+
+def _publish(
+    filesystem: Filesystem,
+    directory: str,
+    log: RecoveredLog,
+    head: DeltaHead,
+    groups: list[Group],
+    *,
+    data_crc: int,
+    now_ms: int,
+    metadata: TableMetadata | None = None,
+) -> None:
+    write, decoded = head.close(groups, data_crc=data_crc, now_ms=now_ms, metadata=metadata)
+    publish_new(filesystem, f"{directory}/{DELTA_LOG_DIRECTORY}", write.name, write.content, durable=True)
+    log.table.replay(decoded)
+    log.commit_bytes_since_checkpoint += len(write.content)
+
+
+def _sync_all(filesystem: Filesystem, directory: str, log: RecoveredLog) -> None:
+    """Makes durable what was written without syncs: from here on it is promised."""
+    delta_log = f"{directory}/{DELTA_LOG_DIRECTORY}"
+    for segment in log.segments:
+        segment.sync()
+    for name in filesystem.list_names(delta_log):
+        filesystem.open(f"{delta_log}/{name}").sync()
+    filesystem.sync_directory(delta_log)
+    filesystem.sync_directory(directory)
+
+
+def _last_checkpoint(checkpoint: Checkpoint | None) -> LastCheckpoint | None:
+    """When the newest checkpoint was written, and how many bytes it has, as near as its content tells."""
+    if checkpoint is None:
+        return None
+    return LastCheckpoint(
+        written_ms=parse_timestamp(checkpoint.timestamp), size_bytes=len(encode_checkpoint(checkpoint))
+    )

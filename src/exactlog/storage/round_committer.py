@@ -1,0 +1,187 @@
+"""Runs rounds: gathers what partitions have waiting, hands it to the durability engine, takes the outcome back.
+
+In flush mode `commit` one round is in flight at a time on a thread; what arrives meanwhile forms the next. In `interval`
+and `none` a round only hands bytes to the operating system, which is quicker than a thread switch, so it runs in place
+at the end of the loop's turn; delta versions follow within `PUBLICATION_DELAY_MS` on a thread, and `interval` syncs on
+its own timer.
+"""
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from exactlog.core.model.clock import Clock
+from exactlog.core.model.metrics import Registry
+from exactlog.storage.partition_log import ClosedVersion, PartitionLog
+from exactlog.storage.round import DurabilityEngine, PartitionWrite, SyncFailed, WriteOutcome
+from exactlog.storage.settings import FlushMode
+
+PUBLICATION_DELAY_MS = 50  # at most 20 versions a second and partition; the promise is 100 ms
+
+
+class RoundCommitter:
+    """The one place where what is decided becomes committed.
+
+    Args:
+        on_sync_failed: called once with the reason when a sync failed; nothing is answered and no round runs after it.
+    """
+
+    def __init__(
+        self,
+        engine: DurabilityEngine,
+        *,
+        flush_mode: FlushMode,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        metrics: Registry,
+        on_sync_failed: Callable[[str], None],
+    ) -> None:
+        self._engine = engine
+        self._flush_mode = flush_mode
+        self._loop = loop
+        self._clock = clock
+        self._on_sync_failed = on_sync_failed
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="exactlog-round")
+        self._dirty: dict[PartitionLog, None] = {}
+        self._unpublished: dict[PartitionLog, None] = {}
+        self._round_is_due = False
+        self._round_is_running = False
+        self._publication_is_due = False
+        self._is_stopped = False
+        self._uncommitted_bytes = 0
+        self._uncommitted_max = sys.maxsize
+        self._pause: Callable[[], None] = _nothing
+        self._resume: Callable[[], None] = _nothing
+        self._is_paused = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._rounds = metrics.counter("exactlog_rounds_total", "Rounds made good by the durability engine.")
+        self._round_bytes = metrics.counter("exactlog_round_bytes_total", "Bytes of records written by rounds.")
+        self._versions = metrics.counter("exactlog_delta_commits_total", "Delta commits published.")
+
+    def bound_uncommitted(self, bytes_max: int, *, pause: Callable[[], None], resume: Callable[[], None]) -> None:
+        """Calls `pause` when more bytes than that wait for their round, and `resume` when half of it does again."""
+        self._uncommitted_max, self._pause, self._resume = bytes_max, pause, resume
+
+    def mark_dirty(self, partition: PartitionLog, size_bytes: int) -> None:
+        """Tells that a partition has so many bytes more for the next round."""
+        self._dirty[partition] = None
+        self._uncommitted_bytes += size_bytes
+        if self._uncommitted_bytes > self._uncommitted_max and not self._is_paused:
+            self._is_paused = True
+            self._pause()
+        if not self._round_is_due and not self._round_is_running:
+            self._round_is_due = True
+            self._idle.clear()
+            self._loop.call_soon(self._start_round)
+
+    async def flush(self) -> None:
+        """Waits until all that was appended is committed and published."""
+        while not self._is_stopped and (not self._idle.is_set() or self._unpublished or self._publication_is_due):
+            await self._idle.wait()
+            if self._unpublished and not self._publication_is_due:
+                self._publish()
+            await asyncio.sleep(0.001)
+
+    def stop(self) -> None:
+        """Starts no further round; one that runs ends without anybody being told."""
+        self._is_stopped = True
+        self._idle.set()
+        self._thread.shutdown(wait=True)
+
+    def _start_round(self) -> None:
+        self._round_is_due = False
+        if self._is_stopped:
+            return
+        dirty, self._dirty = self._dirty, {}
+        now_ms = self._clock.now_ms()
+        taken = [(partition, partition.take_write(now_ms=now_ms)) for partition in dirty]
+        round_ = [(partition, write) for partition, write in taken if write is not None]
+        if not round_:
+            self._idle.set()
+            return
+        partitions = [partition for partition, _ in round_]
+        writes = [write for _, write in round_]
+        if self._flush_mode is not FlushMode.COMMIT:
+            self._finish_round(partitions, writes, self._engine.commit(writes))
+            return
+        self._round_is_running = True
+        self._run(writes, lambda outcomes: self._finish_round(partitions, writes, outcomes))
+
+    def _run(self, writes: Sequence[PartitionWrite], then: Callable[[list[WriteOutcome]], None]) -> None:
+        """Carries a round out on the thread and comes back to the loop with its outcome."""
+
+        def work() -> None:
+            outcomes = self._engine.commit(writes)
+            try:
+                self._loop.call_soon_threadsafe(then, outcomes)
+            except RuntimeError:  # the loop was closed meanwhile (a kill): nobody is left to tell
+                return
+
+        self._thread.submit(work)
+
+    def _finish_round(
+        self, partitions: Sequence[PartitionLog], writes: Sequence[PartitionWrite], outcomes: Sequence[WriteOutcome]
+    ) -> None:
+        self._round_is_running = False
+        if self._is_stopped or self._met_failed_sync(outcomes):
+            return
+        self._rounds.inc()
+        now_ms = self._clock.now_ms()
+        for partition, write, outcome in zip(partitions, writes, outcomes, strict=True):
+            self._uncommitted_bytes -= write.size_bytes
+            self._round_bytes.inc(write.size_bytes)
+            partition.complete_write(outcome, now_ms=now_ms)
+            if self._flush_mode is FlushMode.COMMIT:
+                self._versions.inc(len(write.groups))
+            else:
+                self._unpublished[partition] = None
+        if self._is_paused and self._uncommitted_bytes <= self._uncommitted_max // 2:
+            self._is_paused = False
+            self._resume()
+        if self._unpublished and not self._publication_is_due:
+            self._publication_is_due = True
+            self._loop.call_later(PUBLICATION_DELAY_MS / 1000, self._publish)
+        if self._dirty:
+            self._start_round()
+        else:
+            self._idle.set()
+
+    def _publish(self) -> None:
+        """Publishes a version for each partition that committed something since the last time."""
+        self._publication_is_due = True
+        due, self._unpublished = self._unpublished, {}
+        now_ms = self._clock.now_ms()
+        taken = [(partition, partition.take_publication(now_ms=now_ms)) for partition in due]
+        round_ = [(partition, *publication) for partition, publication in taken if publication is not None]
+        if self._is_stopped or not round_:
+            self._publication_is_due = False
+            return
+        self._run([write for _, write, _ in round_], lambda outcomes: self._finish_publication(round_, outcomes))
+
+    def _finish_publication(
+        self, round_: Sequence[tuple[PartitionLog, PartitionWrite, ClosedVersion]], outcomes: Sequence[WriteOutcome]
+    ) -> None:
+        self._publication_is_due = False
+        if self._is_stopped or self._met_failed_sync(outcomes):
+            return
+        now_ms = self._clock.now_ms()
+        for (partition, _, version), outcome in zip(round_, outcomes, strict=True):
+            partition.complete_publication(outcome, version, now_ms=now_ms)
+            self._versions.inc()
+        if self._unpublished:
+            self._publication_is_due = True
+            self._loop.call_later(PUBLICATION_DELAY_MS / 1000, self._publish)
+
+    def _met_failed_sync(self, outcomes: Sequence[WriteOutcome]) -> bool:
+        for outcome in outcomes:
+            if isinstance(outcome, SyncFailed):
+                self._is_stopped = True
+                self._on_sync_failed(outcome.reason)
+                return True
+        return False
+
+
+def _nothing() -> None:
+    """What is called when nobody asked to be."""

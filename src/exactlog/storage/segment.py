@@ -1,0 +1,240 @@
+"""One segment of a partition: a file of record batches, and the sparse indexes that find an offset or a time in it.
+
+A lookup takes the nearest index row at or below what is asked and walks batch headers from there, over no more bytes
+than the index interval: O(log n) whatever the size of the log. Rows of what was appended since the segment was opened
+are in memory; older ones are read from the index file row by row. A row is trusted only when the batch it points to
+has the offset it says, so a damaged index costs a rebuild of itself and never a wrong answer.
+"""
+
+import logging
+from collections.abc import Iterator
+
+from exactlog.core.deltalog.checkpoint_format import SegmentEntry
+from exactlog.core.deltalog.log_path import print_segment_file_name
+from exactlog.core.deltalog.table_state import SegmentDetails
+from exactlog.core.log.index_format import POSITION_MAX, RELATIVE_OFFSET_MAX
+from exactlog.core.model.errors import DamageError, DecodeError, InvariantError
+from exactlog.core.model.ids import NO_TIMESTAMP, Offset, TimestampMs
+from exactlog.core.model.limits import INDEX_INTERVAL_BYTES
+from exactlog.core.record.batch_format import BATCH_OVERHEAD, BatchHeader, batch_size, decode_header
+from exactlog.storage.filesystem import File, Filesystem
+from exactlog.storage.open_files import OpenFiles
+from exactlog.storage.segment_index import SegmentIndex
+
+_log = logging.getLogger(__name__)
+
+_STRIDES_MAX = 8
+"""How many index intervals a walk may take before the index is thought to lack rows."""
+
+
+class SegmentFiles:
+    """Makes segments, and reads their files through one bounded set of open files."""
+
+    def __init__(
+        self, filesystem: Filesystem, open_files: OpenFiles, *, index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    ) -> None:
+        self.filesystem = filesystem
+        self.open_files = open_files
+        self.index_interval_bytes = index_interval_bytes
+
+    def new(self, directory: str, *, base_offset: int) -> "Segment":
+        """A segment that begins at an offset; its file appears with its first bytes."""
+        return Segment(self, directory, print_segment_file_name(Offset(base_offset)), base_offset)
+
+    def attach(self, directory: str, entry: SegmentEntry) -> "Segment":
+        """A segment as a checkpoint describes it."""
+        segment = Segment(self, directory, entry.name, entry.base)
+        segment.size = entry.size
+        segment.next_offset = entry.next_offset
+        segment.max_timestamp = entry.max_timestamp
+        segment.index.attach(rows=entry.index_entries, time_rows=entry.time_index_entries)
+        return segment
+
+    def open(self, path: str) -> File:
+        """The file at a path."""
+        return self.open_files.get(path)
+
+    def read(self, path: str, *, size: int, position: int) -> bytes:
+        """Bytes of a file."""
+        return self.open_files.get(path).read_at(size, position)
+
+    def forget(self, path: str) -> None:
+        """Lets go of a file that is about to be removed."""
+        self.open_files.forget(path)
+
+
+class Segment:
+    """One segment. `size` and `next_offset` are what is committed: bytes behind them do not exist for readers."""
+
+    __slots__ = ("_files", "base_offset", "directory", "index", "max_timestamp", "name", "next_offset", "path", "size")
+
+    def __init__(self, files: SegmentFiles, directory: str, name: str, base_offset: int) -> None:
+        self._files = files
+        self.directory = directory
+        self.name = name
+        self.path = f"{directory}/{name}"
+        self.base_offset = base_offset
+        self.size = 0
+        self.next_offset = base_offset
+        self.max_timestamp: int = NO_TIMESTAMP
+        self.index = SegmentIndex(files.open_files, directory, name)
+
+    # --- growing ----------------------------------------------------------------------------------------------
+
+    def has_room_for(self, header: BatchHeader, position: int, segment_bytes: int) -> bool:
+        """Whether a batch may still go to `position` of this segment."""
+        end = position + header.size_bytes
+        if end > min(segment_bytes, POSITION_MAX):
+            return position == 0
+        return header.last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+
+    def on_appended(self, header: BatchHeader, position: int) -> None:
+        """A batch is committed at the end of the segment."""
+        if position != self.size:
+            raise InvariantError(f"{self.path}: a batch is committed at {position}, the segment ends at {self.size}")
+        self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
+        if position - self.index.last_position >= self._files.index_interval_bytes:
+            self.index.append(
+                position,
+                relative_offset=header.base_offset - self.base_offset,
+                max_timestamp=self.max_timestamp,
+                relative_last_offset=header.last_offset - self.base_offset,
+            )
+        self.size = position + header.size_bytes
+        self.next_offset = header.next_offset
+
+    # --- reading ----------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, *, bytes_max: int, end_position: int, at_least_one_batch: bool) -> bytes:
+        """Whole batches from the one that holds `offset` on, as many as fit `bytes_max`.
+
+        Args:
+            offset: one that this segment holds.
+            end_position: where to stop at the latest; a boundary between batches.
+            at_least_one_batch: whether the first batch is returned whatever its size.
+        """
+        position, first = self.locate(offset)
+        size = min(bytes_max, end_position - position)
+        if size < first.size_bytes:
+            if not at_least_one_batch or position >= end_position:
+                return b""
+            size = first.size_bytes
+        content = self._file().read_at(size, position)
+        if position + size == end_position or size == first.size_bytes:
+            return content
+        return content[: self._last_boundary(content, position)]
+
+    def _last_boundary(self, content: bytes, position: int) -> int:
+        """Where the last whole batch of `content`, which was read from `position`, ends."""
+        end = len(content)
+        boundary = max(0, self.index.floor_by_position(position + end) - position)
+        while boundary + BATCH_OVERHEAD <= end:
+            behind = boundary + batch_size(content, boundary)
+            if behind > end:
+                break
+            boundary = behind
+        return boundary
+
+    def locate(self, offset: int) -> tuple[int, BatchHeader]:
+        """The position and header of the batch that holds an offset (or the next one, where compaction left a gap).
+
+        Raises:
+            DamageError: the segment's bytes are not batches.
+        """
+        start = self._floor_position(offset)
+        for position, header in self.headers_from(start):
+            if header.next_offset > offset:
+                if position - start > _STRIDES_MAX * self._files.index_interval_bytes:
+                    self._rebuild_index("it has too few rows")
+                return position, header
+        raise InvariantError(f"{self.path}: offset {offset} is beyond the end of the segment, {self.next_offset}")
+
+    def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
+        """The batch headers from a boundary on, with their positions; a bounded read at a time.
+
+        Raises:
+            DamageError: there is something else than batches.
+        """
+        file = self._file()
+        chunk_size = self._files.index_interval_bytes + BATCH_OVERHEAD
+        chunk, chunk_start = b"", position
+        while position < self.size:
+            within = position - chunk_start
+            if within + BATCH_OVERHEAD > len(chunk):
+                chunk, chunk_start, within = file.read_at(chunk_size, position), position, 0
+            try:
+                header = decode_header(chunk, within)
+            except DecodeError as error:
+                raise DamageError(
+                    f"{self.path}, byte {position}: {error}", hint="check the directory with `exactlog log inspect`"
+                ) from error
+            yield position, header
+            position += header.size_bytes
+
+    def first_at_or_after(self, timestamp_ms: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Batches with a record that is not older than a time, in order; the first of them is found by the index."""
+        if timestamp_ms > self.max_timestamp:
+            return
+        start = self._floor_position(self.base_offset + self.index.floor_by_time(timestamp_ms - 1))
+        for position, header in self.headers_from(start):
+            if header.max_timestamp >= timestamp_ms:
+                yield position, header
+
+    def read_batch(self, position: int, header: BatchHeader) -> bytes:
+        """The bytes of one batch."""
+        return self._file().read_at(header.size_bytes, position)
+
+    def read_file(self, position: int) -> bytes:
+        """All bytes of the file from a position on, committed or not: recovery only."""
+        file = self._file()
+        return file.read_at(max(0, file.size() - position), position)
+
+    # --- files ------------------------------------------------------------------------------------------------
+
+    def truncate_file(self) -> None:
+        """Cuts off what is behind the committed end."""
+        self._file().truncate(self.size)
+
+    def sync(self) -> None:
+        """Makes the segment's bytes durable; blocks."""
+        self._file().sync()
+
+    def seal_now(self) -> None:
+        """Completes the index files of a segment that will not grow any more; blocks."""
+        for rows in self.index.take_new_rows(is_last=True):
+            rows.write(self._files.filesystem)
+        self.index.drop_memory()
+
+    def details(self) -> SegmentDetails:
+        """What a checkpoint says of this segment besides what the delta log knows."""
+        rows, time_rows = self.index.row_counts
+        return SegmentDetails(
+            max_timestamp=TimestampMs(self.max_timestamp), index_entries=rows, time_index_entries=time_rows
+        )
+
+    def _file(self) -> File:
+        return self._files.open(self.path)
+
+    def _floor_position(self, offset: int) -> int:
+        """A boundary at or before the batch that holds an offset, near it."""
+        try:
+            row = self.index.floor(offset - self.base_offset)
+            if row is None:
+                return 0
+            if row.position < self.size:
+                header = decode_header(self._file().read_at(BATCH_OVERHEAD, row.position))
+                if header.base_offset == self.base_offset + row.relative_offset:
+                    return row.position
+            self._rebuild_index(f"row {tuple(row)} points to no batch")
+        except (OSError, DecodeError, DamageError) as error:
+            self._rebuild_index(str(error))
+        row = self.index.floor(offset - self.base_offset)
+        return 0 if row is None else row.position
+
+    def _rebuild_index(self, reason: str) -> None:
+        _log.warning("%s: the index is rebuilt: %s", self.path, reason)
+        batches = list(self.headers_from(0))
+        self.index.clear()
+        self.size, self.max_timestamp = 0, NO_TIMESTAMP
+        for position, header in batches:
+            self.on_appended(header, position)

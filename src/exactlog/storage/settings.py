@@ -1,0 +1,42 @@
+"""What a partition log is told when it is opened."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from exactlog.core.deltalog.commit_format import TableMetadata
+from exactlog.core.model.limits import INDEX_INTERVAL_BYTES, SEGMENT_BYTES_MAX
+
+
+class FlushMode(StrEnum):
+    """When what was appended is made durable (`flush.mode`)."""
+
+    COMMIT = "commit"
+    """Every round is synced before anything is answered: what is acknowledged survives a power cut."""
+    INTERVAL = "interval"
+    """Acknowledged once the operating system has it, synced every `flush.interval.ms`."""
+    NONE = "none"
+    """Acknowledged once the operating system has it and never synced by us: Apache Kafka's own default."""
+
+
+class LogSettings(Struct, frozen=True):
+    """The settings of one partition log; those of its topic and those of its node."""
+
+    node_id: int = 1
+    leader_epoch: int = 0
+    flush_mode: FlushMode = FlushMode.COMMIT
+    segment_bytes: int = SEGMENT_BYTES_MAX
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    checkpoint_interval: int = 10
+    """A checkpoint is due at every so manyth version (seed 000 §2.3)."""
+    checkpoint_min_interval_ms: int = 1000
+    log_append_time: bool = False
+    """`message.timestamp.type=LogAppendTime`: the broker's clock replaces the producer's."""
+
+
+FLUSH_MODE_KEY = "flush.mode"
+
+
+def recorded_flush_mode(metadata: TableMetadata) -> FlushMode:
+    """The flush mode under which a table was written since that metadata; recovery asks it what a crash may have taken."""
+    return FlushMode(metadata.config.get(FLUSH_MODE_KEY, FlushMode.COMMIT))

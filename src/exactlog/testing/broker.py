@@ -1,0 +1,228 @@
+"""A broker in a thread of the test process: real sockets, real files, gone at the end."""
+
+import tempfile
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from msgspec.structs import replace
+
+from exactlog.core.config.broker_configs import BrokerConfig
+from exactlog.core.config.definition import ConfigValue, format_config_value
+from exactlog.core.model.clock import Clock
+from exactlog.core.model.errors import ExactlogError
+from exactlog.node.clock import SystemClock
+from exactlog.node.config import load_config
+from exactlog.testing.clock import MovableClock
+from exactlog.testing.faults import Faults
+from exactlog.testing.loop_thread import LoopDiedError, LoopThread
+
+Result = TypeVar("Result")
+
+
+class HostedNode(Protocol):
+    """What the test broker needs of a node."""
+
+    @property
+    def port(self) -> int: ...
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    def kill(self) -> None: ...
+    def metrics(self) -> dict[str, float]: ...
+
+
+class BrokerNotRunningError(ExactlogError):
+    """The broker was not started, or was stopped or killed."""
+
+    code = "broker-not-running"
+
+
+class Broker:
+    """A broker for a test, as a context manager: `with Broker() as broker: ...`.
+
+    It runs on an event loop in a thread of its own and answers at `bootstrap_servers`, an address of this machine.
+    Any Kafka client of any language may connect. The methods here are to be called from one thread at a time.
+
+    Args:
+        data_dir: where records are kept; None: in a temporary directory, which outlives `kill` and `restart` and is
+            removed at the end.
+        port: 0: any free one, kept over `restart`.
+        config: configuration keys and values, as `{"flush.mode": "none", "segment.bytes": 1024}`. The environment
+            is not looked at.
+
+    Raises:
+        ConfigError: a key is unknown or a value is not valid.
+
+    Attributes:
+        clock: the broker's clock; `clock.advance_ms(60_000)` lets a minute pass.
+        faults: faults to order from this broker.
+    """
+
+    def __init__(
+        self,
+        data_dir: str | Path | None = None,
+        port: int = 0,
+        config: Mapping[str, ConfigValue] | None = None,
+        *,
+        make_node: Callable[[BrokerConfig, Clock], HostedNode] | None = None,
+    ) -> None:
+        overrides = [(name, format_config_value(value)) for name, value in (config or {}).items()]
+        self._config = load_config(overrides=[("port", str(port)), *overrides], overrides_from="Broker(config=...)")
+        self._given_data_dir = None if data_dir is None else Path(data_dir)
+        self._make_node = make_node or _make_node
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._thread: LoopThread | None = None
+        self._node: HostedNode | None = None
+        self._port = port
+        self._bootstrap_servers: str | None = None
+        self.clock = MovableClock(SystemClock())
+        self.faults = Faults()
+
+    # --- life -------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the broker; it answers when this returns. What keeps it from starting is raised."""
+        if self._thread is not None:
+            return
+        config = replace(self._config, data_dir=self._data_dir(), port=self._port)
+        self._thread = LoopThread("exactlog-broker", on_death=self._kill_node)
+        try:
+            self._node = self._thread.call(lambda: self._start_node(config))
+        except BaseException:
+            self._leave_thread()
+            self._remove_temporary()
+            raise
+        self._port, self._bootstrap_servers = self._node.port, self._node.bootstrap_servers
+
+    def stop(self) -> None:
+        """Let the broker finish what it has, stop it, and remove a temporary data directory."""
+        try:
+            if self._node is not None:
+                self._call(self._node.stop)
+        except LoopDiedError:
+            pass  # then nothing is left to stop
+        finally:
+            self._leave_thread()
+            self._remove_temporary()
+
+    def kill(self) -> None:
+        """Drop the broker as a crash would: connections break, nothing is answered, nothing is flushed.
+
+        What was acknowledged is on disk as far as the flush mode promises; `restart` recovers it.
+        """
+
+        async def kill_node() -> None:
+            self._kill_node()
+
+        self._call(kill_node)
+        self._leave_thread()
+
+    def restart(self) -> None:
+        """Start the broker again at the same port and on the same directory, after stopping it if it still runs."""
+        if self._node is not None:
+            try:
+                self._call(self._node.stop)
+            except LoopDiedError:
+                pass  # as good as killed
+            finally:
+                self._leave_thread()
+        self.start()
+
+    # --- use --------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`HOST:PORT`, as Kafka clients want it; it stays the same over `kill` and `restart`."""
+        if self._bootstrap_servers is None:
+            raise _not_running()
+        return self._bootstrap_servers
+
+    @property
+    def port(self) -> int:
+        """The port the broker listens at; 0 before its first start if any free one was asked for."""
+        return self._port
+
+    @property
+    def data_dir(self) -> Path | None:
+        """Where records are kept; None: nowhere (`in.memory`), or not started yet."""
+        if self._config.data_dir is None:
+            return None
+        if self._given_data_dir is not None:
+            return self._given_data_dir
+        return None if self._temporary is None else Path(self._temporary.name)
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, ConfigValue] | None = None) -> None:
+        """Create a topic; any client can use it when this returns.
+
+        Raises:
+            KafkaError: as CreateTopics answers: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ...
+        """
+        raise NotImplementedError
+
+    def metrics(self) -> dict[str, float]:
+        """The broker's metrics by the names Prometheus would show: `name{label="value"}`."""
+
+        async def read() -> dict[str, float]:
+            return self._running_node().metrics()
+
+        return self._call(read)
+
+    # --- inside -----------------------------------------------------------------------------------------------
+
+    def _call(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        if self._thread is None:
+            raise _not_running()
+        return self._thread.call(work)
+
+    async def _start_node(self, config: BrokerConfig) -> HostedNode:
+        node = self._make_node(config, self.clock)
+        self._node = node
+        await node.start()
+        return node
+
+    def _running_node(self) -> HostedNode:
+        if self._node is None:
+            raise _not_running()
+        return self._node
+
+    def _kill_node(self) -> None:
+        if self._node is not None:
+            self._node.kill()
+
+    def _leave_thread(self) -> None:
+        if self._thread is not None:
+            self._thread.close()
+        self._thread = self._node = None
+
+    def _data_dir(self) -> Path | None:
+        if self._config.data_dir is not None and self._given_data_dir is None and self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="exactlog-", ignore_cleanup_errors=True)
+        return self.data_dir
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+
+def _make_node(config: BrokerConfig, clock: Clock) -> HostedNode:
+    from exactlog.node.node import Node  # noqa: PLC0415  heavy: a fake node does without
+
+    return Node(config, clock=clock)
+
+
+def _not_running() -> BrokerNotRunningError:
+    return BrokerNotRunningError("the broker is not running", hint="start() or restart() it first.")

@@ -1,0 +1,108 @@
+"""The code of the documentation, as one script a page.
+
+A page's fenced blocks run from top to bottom in an empty folder, in one shell:
+
+- `sh`: commands.
+- `console`: commands after `$ `, and what they print; `…` stands for anything. Output that differs fails the page.
+- `python`: a program.
+
+Other languages are only shown. A runnable block that must not run has `<!-- not run: the reason -->` before it. Port
+9092 becomes a free one, and a command that ends with `&` has started when that port answers.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+USUAL_PORT = "9092"
+RUNNABLE = {"sh", "console", "python"}
+
+fence = re.compile(
+    r"(?:^<!-- not run: (?P<reason>[^>]+) -->\n+)?^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+class Block(NamedTuple):
+    """One fenced block of a page."""
+
+    line: int
+    language: str
+    text: str
+    reason_not_to_run: str
+
+
+class Command(NamedTuple):
+    """Something to run, and what it prints: None where the page does not show it."""
+
+    line: int
+    script: str
+    expected: str | None
+
+
+def blocks(page_text: str) -> Iterator[Block]:
+    """The fenced blocks of a page, in order."""
+    for match in fence.finditer(page_text):
+        line = page_text.count("\n", 0, match.start("text")) + 1
+        yield Block(line, match["language"], match["text"], match["reason"] or "")
+
+
+def commands(block: Block) -> Iterator[Command]:
+    """The commands of a block that runs."""
+    match block.language:
+        case "sh":
+            yield Command(block.line, block.text, None)
+        case "python":
+            yield Command(block.line, f"{sys.executable} - <<'END_OF_PROGRAM'\n{block.text}END_OF_PROGRAM\n", None)
+        case "console":
+            for transcript in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+                script, expected = _command_and_output(transcript)
+                yield Command(block.line, script, expected)
+
+
+def _command_and_output(transcript: str) -> tuple[str, str]:
+    lines = transcript.splitlines(keepends=True)
+    count = next(index for index, line in enumerate(lines, start=1) if not line.endswith("\\\n"))
+    return "".join(lines[:count]), "".join(lines[count:])
+
+
+def page_commands(page: Path) -> list[Command]:
+    """Everything a page runs."""
+    return [
+        command
+        for block in blocks(page.read_text(encoding="utf-8"))
+        if block.language in RUNNABLE and not block.reason_not_to_run
+        for command in commands(block)
+    ]
+
+
+def shell_script(to_run: list[Command], *, port: int) -> str:
+    """One bash script that prints a numbered line before the output of each command."""
+    parts = [
+        "set -euo pipefail",
+        "exec 2>&1",
+        "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT",
+        f"wait_for_port() {{ until (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.05; done; }}",
+    ]
+    for number, command in enumerate(to_run):
+        parts += [f"printf '\\n@@ {number}\\n'", command.script.rstrip("\n").replace(USUAL_PORT, str(port))]
+        if command.script.rstrip().endswith("&"):
+            parts.append("wait_for_port")
+    return "\n".join([*parts, "printf '\\n@@ end\\n'", ""])
+
+
+def printed(output: str, *, port: int) -> dict[str, str]:
+    """What each command printed, by its number; "end" is there when all ran."""
+    pieces = re.split(r"^@@ (\w+)\n", output.replace(str(port), USUAL_PORT), flags=re.MULTILINE)
+    return dict(zip(pieces[1::2], pieces[2::2], strict=True))
+
+
+def reads_as(expected: str, actual: str) -> bool:
+    """Whether output is what a page shows; `…` stands for anything."""
+
+    def tidy(text: str) -> str:
+        return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+    pattern = ".*".join(re.escape(part) for part in tidy(expected).split("…"))
+    return re.fullmatch(pattern, tidy(actual), flags=re.DOTALL) is not None

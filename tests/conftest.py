@@ -1,0 +1,58 @@
+"""Shared by all tests: Hypothesis profiles, the `--long` switch, real peers as fixtures."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.peers import PROJECT
+from tests.peers.apache_kafka import ApacheKafka, kafka_jars
+from tests.peers.gate import in_ci, skip_without_peer
+from tests.peers.go_programs import build_go_program
+
+PEER_TIMEOUT_SECONDS = 900  # a first run downloads and builds what the peer needs
+
+# A busy machine is no failure: no deadlines, no complaint about slow generation.
+settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=300, print_blob=True)
+settings.register_profile("long", settings.get_profile("ci"), max_examples=5_000)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="run the full matrices too (make test-long)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: a full matrix; runs with --long only")
+    usual = "long" if config.getoption("--long") else "ci" if in_ci() else "dev"
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    is_long = config.getoption("--long")
+    for item in items:
+        if item.get_closest_marker("long") and not is_long:
+            item.add_marker(pytest.mark.skip(reason="a full matrix: --long (make test-long) runs it"))
+        if item.get_closest_marker("peer") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(PEER_TIMEOUT_SECONDS))
+        if "apache_kafka" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("apache_kafka"))  # one worker, so one broker for the whole run
+
+
+@pytest.fixture(scope="session")
+def apache_kafka() -> Iterator[ApacheKafka]:
+    """A real Apache Kafka, started once for the whole run. Tests that ask for it are marked `peer`."""
+    with skip_without_peer():
+        kafka_jars()
+    with ApacheKafka() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def loadgen() -> Path:
+    """The Go load generator (franz-go), built once. Tests that ask for it are marked `peer`."""
+    with skip_without_peer():
+        return build_go_program(PROJECT / "bench" / "loadgen")

@@ -1,0 +1,47 @@
+import pytest
+
+from exactlog.cli.errors import InvalidUsageError, NotAvailableError, NotFoundError, PartlyDoneError
+from exactlog.cli.exit_codes import ExitCode, exit_code_of
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import (
+    ConfigError,
+    DamageError,
+    DecodeError,
+    DirectoryLockedError,
+    ExactlogError,
+    KafkaError,
+)
+
+
+class UnavailableError(ExactlogError):
+    code = "unavailable"
+    retryable = True
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ExactlogError("x"), 1),
+        (NotAvailableError("x"), 1),
+        (KafkaError(ErrorCode.INVALID_CONFIG), 1),
+        (InvalidUsageError("x"), 2),
+        (ConfigError("x"), 2),
+        (NotFoundError("x"), 3),
+        (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 3),
+        (KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS), 4),
+        (KafkaError(ErrorCode.PRODUCER_FENCED), 4),
+        (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 5),
+        (UnavailableError("x"), 6),
+        (KafkaError(ErrorCode.REQUEST_TIMED_OUT), 6),
+        (DamageError("x"), 7),
+        (DecodeError("x"), 7),
+        (PartlyDoneError("x"), 8),
+        (DirectoryLockedError("d"), 9),
+    ],
+)
+def test_every_kind_of_ending_has_its_exit_code(error, code):
+    assert exit_code_of(error) == code
+
+
+def test_interruption_ends_as_shells_expect():
+    assert ExitCode.INTERRUPTED == 130

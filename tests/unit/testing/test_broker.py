@@ -1,0 +1,190 @@
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from exactlog.core.model.errors import ConfigError
+from exactlog.testing import Broker, BrokerNotRunningError
+from exactlog.testing.loop_thread import LoopDiedError
+
+
+class FakeNode:
+    """Records what is done to it; `port` 0 becomes 4711."""
+
+    def __init__(self, config, clock):
+        self.config, self.clock = config, clock
+        self.port = config.port or 4711
+        self.bootstrap_servers = f"127.0.0.1:{self.port}"
+        self.done = []
+
+    async def start(self):
+        if self.config.num_partitions == 13:
+            raise OSError("unlucky")
+        if self.config.data_dir is not None:
+            (self.config.data_dir / "lock").touch()
+        self.done.append("start")
+
+    async def stop(self):
+        self.done.append("stop")
+
+    def kill(self):
+        self.done.append("kill")
+
+    def metrics(self):
+        return {"exactlog_topics": 2.0}
+
+
+@pytest.fixture
+def nodes():
+    return []
+
+
+@pytest.fixture
+def make_node(nodes):
+    def make(config, clock):
+        nodes.append(FakeNode(config, clock))
+        return nodes[-1]
+
+    return make
+
+
+def test_a_broker_runs_inside_the_with_statement(nodes, make_node):
+    with Broker(make_node=make_node) as broker:
+        assert broker.bootstrap_servers == "127.0.0.1:4711"
+        assert broker.port == 4711
+        assert broker.metrics() == {"exactlog_topics": 2.0}
+        assert nodes[0].clock is broker.clock
+
+    assert nodes[0].done == ["start", "stop"]
+
+
+def test_configuration_is_given_by_keys_and_plain_values(nodes, make_node):
+    with Broker(
+        config={"flush.mode": "none", "num.partitions": 3, "auto.create.topics.enable": False}, make_node=make_node
+    ):
+        config = nodes[0].config
+
+    assert (config.flush_mode, config.num_partitions, config.auto_create_topics_enable) == ("none", 3, False)
+
+
+def test_configuration_that_is_wrong_is_refused_naming_where_it_came_from(make_node):
+    with pytest.raises(ConfigError, match=r"unknown configuration flush.mod \(from Broker\(config=...\)\)"):
+        Broker(config={"flush.mod": "none"}, make_node=make_node)
+
+
+def test_the_environment_does_not_reach_a_test_broker(nodes, make_node, monkeypatch):
+    monkeypatch.setenv("EXACTLOG_NUM_PARTITIONS", "7")
+
+    with Broker(make_node=make_node):
+        assert nodes[0].config.num_partitions == 1
+
+
+def test_a_temporary_directory_outlives_kill_and_restart_and_is_removed_at_the_end(nodes, make_node):
+    with Broker(make_node=make_node) as broker:
+        directory = broker.data_dir
+        broker.kill()
+        assert (directory / "lock").exists()
+        broker.restart()
+        assert (directory / "lock").exists()
+        assert nodes[1].config.data_dir == directory
+
+    assert not directory.exists()
+    assert [node.done for node in nodes] == [["start", "kill"], ["start", "stop"]]
+
+
+def test_a_directory_that_was_given_stays(make_node, tmp_path):
+    with Broker(tmp_path, make_node=make_node) as broker:
+        assert broker.data_dir == tmp_path
+
+    assert (tmp_path / "lock").exists()
+
+
+def test_in_memory_there_is_no_directory(make_node, nodes):
+    with Broker(config={"in.memory": True}, make_node=make_node) as broker:
+        assert broker.data_dir is None
+        assert nodes[0].config.data_dir is None
+
+
+def test_restart_keeps_port_and_clock(nodes, make_node):
+    with Broker(make_node=make_node) as broker:
+        broker.clock.advance_ms(1_000)
+        broker.restart()
+
+        assert nodes[1].config.port == 4711
+        assert nodes[1].clock is broker.clock
+        assert nodes[0].done == ["start", "stop"]
+
+
+def test_a_killed_broker_keeps_its_address_and_refuses_calls_until_restarted(make_node):
+    with Broker(make_node=make_node) as broker:
+        broker.kill()
+
+        assert broker.bootstrap_servers == "127.0.0.1:4711"
+        with pytest.raises(BrokerNotRunningError, match="not running"):
+            broker.metrics()
+        with pytest.raises(BrokerNotRunningError):
+            broker.kill()
+        broker.restart()
+        assert broker.metrics()
+
+
+def test_a_broker_that_was_never_started_says_so(make_node):
+    broker = Broker(make_node=make_node)
+
+    with pytest.raises(BrokerNotRunningError):
+        _ = broker.bootstrap_servers
+    with pytest.raises(BrokerNotRunningError):
+        broker.metrics()
+    assert broker.data_dir is None
+    broker.stop()
+
+
+def test_what_keeps_the_broker_from_starting_is_raised_and_nothing_is_left(nodes, make_node):
+    broker = Broker(config={"num.partitions": 13}, make_node=make_node)
+
+    with pytest.raises(OSError, match="unlucky"):
+        broker.start()
+
+    assert broker.data_dir is None
+    assert not nodes[0].config.data_dir.exists()
+
+
+def test_starting_twice_starts_once(nodes, make_node):
+    with Broker(make_node=make_node) as broker:
+        broker.start()
+
+    assert len(nodes) == 1
+
+
+def test_a_dead_loop_is_told_to_the_caller_its_node_killed_and_restart_brings_it_back(nodes, make_node):
+    async def exit_loop():
+        asyncio.get_running_loop().call_soon(_raise_system_exit)
+        await asyncio.Event().wait()
+
+    with Broker(make_node=make_node) as broker:
+        with pytest.raises(LoopDiedError, match=r"exactlog-broker has ended"):
+            broker._call(exit_loop)
+        with pytest.raises(LoopDiedError):
+            broker.metrics()
+        assert nodes[0].done == ["start", "kill"]
+
+        broker.restart()
+
+        assert broker.metrics()
+
+
+def test_stopping_after_the_loop_died_raises_nothing(make_node):
+    async def exit_loop():
+        asyncio.get_running_loop().call_soon(_raise_system_exit)
+        await asyncio.Event().wait()
+
+    with Broker(make_node=make_node) as broker:
+        directory = broker.data_dir
+        with pytest.raises(LoopDiedError):
+            broker._call(exit_loop)
+
+    assert not Path(directory).exists()
+
+
+def _raise_system_exit():
+    raise SystemExit(3)

@@ -1,0 +1,99 @@
+import asyncio
+import threading
+
+import pytest
+
+from exactlog.testing.loop_thread import LoopDiedError, LoopThread
+
+
+@pytest.fixture
+def deaths():
+    return []
+
+
+@pytest.fixture
+def loop_thread(deaths):
+    thread = LoopThread("loop-under-test", on_death=lambda: deaths.append(threading.current_thread().name))
+    yield thread
+    thread.close()
+
+
+async def name_of_thread():
+    return threading.current_thread().name
+
+
+async def never():
+    await asyncio.Event().wait()
+
+
+async def die():
+    asyncio.get_running_loop().call_soon(_raise_system_exit)
+    await never()
+
+
+def _raise_system_exit():
+    raise SystemExit(3)
+
+
+def test_work_is_done_on_the_loops_own_thread(loop_thread):
+    assert loop_thread.call(name_of_thread) == "loop-under-test"
+
+
+def test_what_the_work_raises_reaches_the_caller(loop_thread):
+    async def fail():
+        raise LookupError("no such thing")
+
+    with pytest.raises(LookupError, match="no such thing"):
+        loop_thread.call(fail)
+    assert loop_thread.call(name_of_thread) == "loop-under-test"
+
+
+def test_a_loop_that_dies_under_the_work_fails_it_and_names_the_cause(loop_thread, deaths):
+    with pytest.raises(LoopDiedError, match="loop-under-test has ended") as caught:
+        loop_thread.call(die)
+
+    assert isinstance(caught.value.__cause__, SystemExit)
+    assert deaths == ["loop-under-test"]
+
+
+def test_a_dead_loop_refuses_work(loop_thread):
+    with pytest.raises(LoopDiedError):
+        loop_thread.call(die)
+
+    with pytest.raises(LoopDiedError):
+        loop_thread.call(name_of_thread)
+
+
+def test_closing_ends_the_thread_without_a_death(deaths):
+    thread = LoopThread("closed", on_death=lambda: deaths.append("died"))
+
+    thread.close()
+    thread.close()
+
+    assert deaths == []
+    with pytest.raises(LoopDiedError):
+        thread.call(name_of_thread)
+
+
+def test_closing_gives_up_what_another_thread_waits_for(deaths):
+    thread = LoopThread("closed", on_death=lambda: deaths.append("died"))
+    begun = threading.Event()
+    endings = []
+
+    async def begin_and_hang():
+        begun.set()
+        await never()
+
+    def wait_for_it():
+        try:
+            thread.call(begin_and_hang)
+        except LoopDiedError as error:
+            endings.append(error)
+
+    waiter = threading.Thread(target=wait_for_it)
+    waiter.start()
+    begun.wait()
+    thread.close()
+    waiter.join()
+
+    assert len(endings) == 1
