@@ -179,7 +179,13 @@ def test_a_checkpoint_has_the_seeds_keys_first_and_in_its_order():
 
 
 def test_a_checkpoint_holds_all_that_earlier_commits_say():
-    """checkpoints cobrem **todas** as estruturas necessárias para reconstruir `partitionLog` sem ler commits anteriores."""
+    """Checkpoints hold everything, quoted below.
+
+    > checkpoints cobrem **todas** as estruturas necessárias para reconstruir `partitionLog` sem ler commits anteriores.
+
+    That is what follows from commits; what follows from the batches (producers, open transactions, how much of the
+    indexes is good) is in it too, and the log's tests prove it.
+    """
     history = history_of(versions=4)
     history.commit(history.add(origin_id=7001, txn_id="a", payload_crc="9090a0ae"), history.add(new_segment=True))
     history.commit(history.remove_oldest())

@@ -19,7 +19,7 @@ from exactlog.core.protocol.api_keys import APIS, ApiKey
 from exactlog.core.protocol.headers import decode_request_header, encode_response_header
 from exactlog.network.connection import Connection, Reply
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class Dispatcher:
@@ -52,7 +52,7 @@ class Dispatcher:
                 raise DecodeError(f"API {header.api_key} version {header.api_version} is not served")
             request = decode(APIS[header.api_key].request, header.api_version, frame, body)
         except DecodeError as error:
-            _log.info("%s: the connection is closed: %s", connection.peer, error)
+            _logger.info("%s: the connection is closed: %s", connection.peer, error)
             connection.close("malformed-request")
             return
         self._requests[header.api_key].inc()
@@ -74,8 +74,8 @@ class Dispatcher:
             answer = await handling
             if answer is not None:
                 context.answer(answer)
-        except Exception:
-            _log.exception("%s: API %d failed; the connection is closed", connection.peer, context.api_key)
+        except Exception:  # the loop would swallow it; nobody else is hurt
+            _logger.exception("%s: API %d failed; the connection is closed", connection.peer, context.api_key)
             connection.close("handler-error")
         finally:
             connection.release()

@@ -18,7 +18,7 @@ def check_new_topic(
     """The configuration a new topic would run with.
 
     Raises:
-        KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS or INVALID_CONFIG, with the reason.
+        KafkaError: INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS or INVALID_CONFIG, and why.
     """
     fault = reason_name_is_invalid(name)
     if fault is not None:

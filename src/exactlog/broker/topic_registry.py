@@ -26,7 +26,7 @@ from exactlog.storage.catalog import Catalog, CatalogTopic, TopicState
 from exactlog.storage.partition_log import PartitionLog
 from exactlog.storage.partition_store import PartitionStore
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _OPENING_THREADS = 4
 
@@ -145,7 +145,7 @@ class TopicRegistry:
                 self._opening_threads, partial(self._store.open, key, topic.topic_id, topic.config)
             )
         except (DamageError, OSError) as error:
-            _log.critical("%s cannot be opened: %s %s", key, error, getattr(error, "hint", ""))
+            _logger.critical("%s cannot be opened: %s %s", key, error, getattr(error, "hint", ""))
             self._partitions[key] = Stopped(str(error))
             return
         if self._by_name.get(key.topic) is topic:  # else it was deleted meanwhile
@@ -167,7 +167,7 @@ class TopicRegistry:
             try:
                 await self._on_catalog_thread(partial(self._create_files, entry, config))
             except OSError as error:
-                _log.error("topic %s could not be created: %s", name, error)
+                _logger.error("topic %s could not be created: %s", name, error)
                 await self._on_catalog_thread(partial(self._remove_files, name, topic_id, partition_count))
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name} could not be created: {error}"

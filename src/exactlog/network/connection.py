@@ -9,16 +9,13 @@ Reading pauses while any of a few reasons holds (the bits below). What was recei
 
 import asyncio
 import logging
-import struct
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, cast
 
-from exactlog.core.model.errors import InvariantError
 from exactlog.network.frames import FrameReceiver, FrameSizeError
-from exactlog.network.limits import NetworkLimits
-from exactlog.network.network_metrics import NetworkMetrics
 from exactlog.network.outgoing import Part, write_parts
+from exactlog.network.ports import ConnectionOwner, Peer
+from exactlog.network.reply import SIZE, SKIPPED, Reply
 
 _logger = logging.getLogger(__name__)
 
@@ -32,121 +29,7 @@ _DRAINING: Final = 32  # for good: what is in flight is answered, then the conne
 _CLOSING: Final = 64  # for good
 
 _WRITE_AT_ONCE_BYTES: Final = 1024 * 1024  # so many bytes are not collected any further
-_SIZE: Final = struct.Struct(">i")
-_SKIPPED: Final = -_SIZE.size  # the size of no answer: it leaves as 0 bytes
 _HANDLER_FAILED: Final = "connection %d from %s closed: its handler failed"
-_ANSWER_BYTES_MAX: Final = 2**31 - 1  # the size is a signed 32-bit integer to the peer
-
-
-class Peer(NamedTuple):
-    """The other end."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
-
-
-class FrameHandler(Protocol):
-    """What a server does with its frames. All calls come from the event loop's thread.
-
-    An exception that leaves a method closes that connection alone; it is logged and counted.
-    """
-
-    def connection_opened(self, connection: "Connection") -> None:
-        """A peer has connected."""
-
-    def frame_received(self, connection: "Connection", frame: bytearray, reply: "Reply") -> None:
-        """A frame has arrived, here without its size.
-
-        It belongs to the handler and nobody else writes to it; until this call returns it cannot change its length.
-        """
-
-    def connection_closed(self, connection: "Connection") -> None:
-        """The connection is gone, for whatever reason; replies still to come are ignored. Called once."""
-
-
-class ConnectionOwner(Protocol):
-    """What a connection needs from its server."""
-
-    @property
-    def handler(self) -> FrameHandler: ...
-    @property
-    def limits(self) -> NetworkLimits: ...
-    @property
-    def metrics(self) -> NetworkMetrics: ...
-    @property
-    def receive_buffer(self) -> memoryview: ...
-    @property
-    def is_vectored(self) -> bool: ...
-    @property
-    def is_reading_paused(self) -> bool: ...
-
-    def admit(self, connection: "Connection") -> bool:
-        """Whether the connection may stay."""
-
-    def forget(self, connection: "Connection", reason: str) -> None:
-        """The connection is gone."""
-
-    def schedule(self, connection: "Connection") -> None:
-        """Call `take_turn` in the next turn of the loop."""
-
-    def note_paused(self, connection: "Connection") -> None:
-        """The connection waits for `resume_reading` of the server."""
-
-    def note_unwritten(self, connection: "Connection") -> None:
-        """The transport holds bytes that the peer has not taken."""
-
-    def note_closing(self, connection: "Connection") -> None:
-        """The connection has sent its last answer and waits for the peer to take it."""
-
-
-class Reply:
-    """The place of one frame's answer. Exactly one of `send` and `skip` is due, now or later."""
-
-    __slots__ = ("connection", "parts", "size")
-
-    def __init__(self, connection: "Connection") -> None:
-        self.connection = connection
-        self.parts: Sequence[Part] | None = None  # None: no answer yet
-        self.size = _SKIPPED
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the frame has its answer, or has been skipped."""
-        return self.parts is not None
-
-    def send(self, parts: Sequence[Part]) -> None:
-        """Answer the frame with these bytes; their size is put in front here.
-
-        Views must be of single bytes. Nothing of it may be changed afterwards. Without effect once the connection is
-        closing.
-
-        Raises:
-            InvariantError: the frame has its answer already, or the answer is 2 GiB or more.
-        """
-        size = 0
-        for part in parts:
-            size += len(part)
-        if size > _ANSWER_BYTES_MAX:
-            raise InvariantError(f"an answer of {size} bytes to {self.connection.peer}: a size has 31 bits")
-        self._finish(parts, size)
-
-    def skip(self) -> None:
-        """The frame gets no answer (Produce with acks=0); later answers go ahead.
-
-        Raises:
-            InvariantError: the frame has its answer already.
-        """
-        self._finish((), _SKIPPED)
-
-    def _finish(self, parts: Sequence[Part], size: int) -> None:
-        if self.parts is not None:
-            raise InvariantError(f"a frame of {self.connection.peer} was answered twice")
-        self.parts = parts
-        self.size = size
-        self.connection.answered(size)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -252,11 +135,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def answered(self, size: int) -> None:
         """A frame of this connection has its answer, of so many bytes."""
-        self._unsent_bytes += size + _SIZE.size
-        if self._unsent_bytes >= self._unsent_bytes_max:
-            self._relieve()
+        self._unsent_bytes += size + SIZE.size
         if not self._is_parsing and self._replies and self._replies[0].parts is not None:
             self._schedule()
+        if self._unsent_bytes >= self._unsent_bytes_max:
+            self._relieve()
 
     # --- for the event loop ----------------------------------------------------------------------------------
 
@@ -419,10 +302,10 @@ class Connection(asyncio.BufferedProtocol):
                 break
             replies.popleft()
             size = reply.size
-            if size != _SKIPPED:
-                outgoing.append(_SIZE.pack(size))
+            if size != SKIPPED:
+                outgoing.append(SIZE.pack(size))
                 outgoing += parts
-                self._outgoing_bytes += size + _SIZE.size
+                self._outgoing_bytes += size + SIZE.size
                 self._owner.metrics.answers_sent.value += 1
 
     def _write(self) -> None:

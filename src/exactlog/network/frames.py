@@ -117,7 +117,8 @@ class FrameReceiver:
             return frame
         start = self._position + _SIZE.size
         if start > self._end:
-            self.put_aside()
+            if self._position < self._end:
+                self.put_aside()
             return None
         (size,) = _SIZE.unpack_from(self._source, self._position)
         if not 0 < size <= self._frame_bytes_max:
@@ -131,7 +132,7 @@ class FrameReceiver:
 
     def put_aside(self) -> None:
         """Copy what is not cut yet out of the shared buffer."""
-        self._source = self._source[self._position : self._end] if self._position < self._end else _EMPTY
+        self._source = self._source[self._position : self._end]
         self._position, self._end = 0, len(self._source)
 
     def clear(self) -> None:

@@ -10,9 +10,10 @@ from exactlog.core.model.clock import Clock
 from exactlog.core.model.errors import ExactlogError, InvariantError
 from exactlog.core.model.limits import RECEIVE_BUFFER_BYTES
 from exactlog.core.model.metrics import Registry
-from exactlog.network.connection import Connection, FrameHandler
+from exactlog.network.connection import Connection
 from exactlog.network.limits import NetworkLimits
 from exactlog.network.network_metrics import NetworkMetrics
+from exactlog.network.ports import FrameHandler
 
 _logger = logging.getLogger(__name__)
 

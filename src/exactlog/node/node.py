@@ -7,8 +7,8 @@ flushed, nobody is told.
 
 import asyncio
 import logging
-import os
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from exactlog.broker.api_table import ADVERTISED_VERSIONS
@@ -35,9 +35,10 @@ from exactlog.storage.partition_store import NodeSettings, PartitionStore
 from exactlog.storage.round_committer import RoundCommitter
 from exactlog.storage.settings import FlushMode
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 CATALOG_NAME = "catalog.db"
+_PRODUCER_EXPIRY_CHECK_MS = 600_000  # as Apache Kafka: the expiration itself is a day
 DRAIN_MS = 5_000
 """How long a stop waits for requests in flight."""
 
@@ -135,7 +136,7 @@ class Node:
         """A sync failed: nobody gets an answer any more, and the node stops (a failed fsync is never tried again)."""
         if self.stop_reason is None:
             self.stop_reason = f"a sync failed, so nothing can be promised any more: {reason}"
-            _log.critical("%s", self.stop_reason)
+            _logger.critical("%s", self.stop_reason)
             self.kill()
 
     def _release(self) -> None:
@@ -154,7 +155,7 @@ class _Parts:
         root = str(config.data_dir) if config.data_dir is not None else "/exactlog"
         flush_mode = FlushMode(config.flush_mode)
         filesystem.make_directories(root)
-        self.catalog = Catalog(None if config.data_dir is None else os.path.join(root, CATALOG_NAME))
+        self.catalog = Catalog(None if config.data_dir is None else f"{root}/{CATALOG_NAME}")
         leader_epoch = self.catalog.advance_owner_epoch()
         self._executor = ThreadPoolExecutor(2, thread_name_prefix="exactlog-background")
         self.background = BackgroundWork(loop, self._executor, on_sync_failed=node.on_sync_failed)
@@ -213,9 +214,29 @@ class _Parts:
             metrics,
             clock,
         )
+        self._timers: list[asyncio.TimerHandle] = []
+        if flush_mode is FlushMode.INTERVAL:
+            self._every(config.flush_interval_ms, self.committer.sync)
+        self._every(_PRODUCER_EXPIRY_CHECK_MS, self._expire_producers)
         self.committer.bound_uncommitted(
             UNCOMMITTED_BYTES_PER_BROKER_MAX, pause=self.server.pause_reading, resume=self.server.resume_reading
         )
+
+    def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
+        """Calls `work` again and again until the node ends."""
+        loop = asyncio.get_running_loop()
+        index = len(self._timers)
+
+        def go_off() -> None:
+            self._timers[index] = loop.call_later(interval_ms / 1000, go_off)
+            work()
+
+        self._timers.append(loop.call_later(interval_ms / 1000, go_off))
+
+    def _expire_producers(self) -> None:
+        now_ms = self.services.clock.now_ms()
+        for partition in self.topics.open_partitions():
+            partition.expire_producers(now_ms=now_ms, expiration_ms=self.services.config.producer_id_expiration_ms)
 
     async def stop(self) -> None:
         """Ends everything in order."""
@@ -231,6 +252,8 @@ class _Parts:
         self._close()
 
     def _close(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
         self.committer.stop()
         self.engine.close()
         self.topics.close()

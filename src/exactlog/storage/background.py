@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from exactlog.storage.whole_files import SyncFailedError
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class BackgroundWork:
         except SyncFailedError as error:
             self._on_sync_failed(str(error))
         except OSError as error:
-            _log.error("background work failed and is given up: %s", error)
+            _logger.error("background work failed and is given up: %s", error)
             then(None)
         else:
             then(result)

@@ -1,11 +1,11 @@
 """The catalog: what one node knows besides the records themselves, in SQLite with full syncs.
 
-Cluster and node id, the owner epoch (one higher at every start: the leader epoch of every partition of this node), topics
-with their ids, partition counts and configurations, and how far producer ids have been handed out.
+Cluster and node id, the owner epoch (one higher at every start: the leader epoch of every partition of this node),
+topics with their ids, partition counts and configurations, and how far producer ids have been handed out.
 
-A topic is `creating` until all of its partitions exist and `deleting` from the moment its deletion is promised; both are
-finished or undone at the next start, so that a crash leaves no half topic behind. Calls block for a disk sync: make them
-from a thread of their own.
+A topic is `creating` until all of its partitions exist and `deleting` from the moment its deletion is promised; both
+are finished or undone at the next start, so that a crash leaves no half topic behind. Calls block for a disk sync: make
+them from a thread of their own.
 """
 
 import json

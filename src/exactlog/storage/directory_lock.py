@@ -5,6 +5,7 @@ import json
 import os
 import socket
 from types import TracebackType
+from typing import Self
 
 from exactlog.core.model.errors import DirectoryLockedError
 
@@ -38,7 +39,7 @@ class DirectoryLock:
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def __enter__(self) -> "DirectoryLock":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -4,8 +4,8 @@ Everything the storage layer does to files goes through here, so that a test can
 fails or forgets. Paths are plain strings with `/`; errors are the operating system's own (`OSError` and its children),
 whatever the implementation.
 
-What the port promises of durability is what POSIX promises: bytes are safe after `File.sync` or `File.sync_data`, a name
-is safe after `Filesystem.sync_directory` of its directory, and nothing else is.
+What the port promises of durability is what POSIX promises: bytes are safe after `File.sync` or `File.sync_data`, a
+name is safe after `Filesystem.sync_directory` of its directory, and nothing else is.
 """
 
 import errno

@@ -32,7 +32,7 @@ from exactlog.storage.producer_entries import producers_of
 from exactlog.storage.segment import Segment, SegmentFiles
 from exactlog.storage.settings import FlushMode, recorded_flush_mode
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 class RecoveredLog(Struct):
@@ -91,7 +91,7 @@ class _Recovery:
         """Takes up the newest checkpoint that holds; without one, everything is replayed from version 0."""
         for found in self._delta_log.checkpoints():
             if isinstance(found, DamagedCheckpoint):
-                _log.warning("%s: checkpoint %d is passed over: %s", self._name, found.version, found.reason)
+                _logger.warning("%s: checkpoint %d is passed over: %s", self._name, found.version, found.reason)
                 continue
             missing = self._missing_bytes(found)
             if missing is None:
@@ -102,7 +102,7 @@ class _Recovery:
                     f"{self._name}: {missing}, as version {found.version} says",
                     hint="restore the segment from a copy; the partition stays closed",
                 )
-            _log.warning("%s: checkpoint %d is passed over: %s", self._name, found.version, missing)
+            _logger.warning("%s: checkpoint %d is passed over: %s", self._name, found.version, missing)
         if DeltaVersion(0) not in self._delta_log.versions:
             raise DamageError(
                 f"{self._name}: no checkpoint can be used and version 0 is no longer there to replay from",
@@ -126,7 +126,7 @@ class _Recovery:
             version = DeltaVersion(version + 1)
 
     def adopt_tail(self) -> None:
-        """In `interval` and `none`: takes in valid batches behind the last version, whose document was still to come."""
+        """In `interval` and `none`: takes in the batches behind the last version whose document was still to come."""
         if not self._is_lenient:
             return
         next_offset = self.log.table.next_offset
@@ -146,7 +146,7 @@ class _Recovery:
             segment = self._files.new(self._directory, base_offset=next_offset)
         if self.log.adopted:
             first, last = self.log.adopted[0].base_offset, self.log.adopted[-1].end_offset - 1
-            _log.warning("%s: offsets %d to %d had no delta version yet and get one now", self._name, first, last)
+            _logger.warning("%s: offsets %d to %d had no delta version yet and get one now", self._name, first, last)
 
     def cut_off(self) -> None:
         """Removes what is behind the end: torn or unacknowledged bytes, segments of no version, temporary files."""
@@ -164,7 +164,7 @@ class _Recovery:
             active = self.log.segments[-1]
             surplus = self._filesystem.file_size(active.path) - active.size
             if surplus > 0:
-                _log.warning("%s: %d bytes of no delta version are cut off %s", self._name, surplus, active.name)
+                _logger.warning("%s: %d bytes of no delta version are cut off %s", self._name, surplus, active.name)
                 active.truncate_file()
 
     def _take_up(self, checkpoint: Checkpoint) -> None:
@@ -227,7 +227,7 @@ class _Recovery:
                 f"{self._name}: delta version {version}: {error}",
                 hint="restore the file from a copy; the partition stays closed, since acknowledged records are missing",
             )
-        _log.warning(
+        _logger.warning(
             "%s: versions %d to %d are dropped: %s", self._name, version, self._delta_log.newest_version, error
         )
         self._delta_log.remove_from(version)

@@ -37,6 +37,7 @@ from exactlog.storage.round import (
     ForeignVersion,
     GroupWrite,
     PartitionWrite,
+    SegmentWrite,
     StorageRefused,
     Stored,
     SyncFailed,
@@ -45,7 +46,7 @@ from exactlog.storage.round import (
 from exactlog.storage.segment import Segment, SegmentFiles
 from exactlog.storage.settings import FlushMode, LogSettings
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _RETIRE_POLL_S = 0.001
 
@@ -122,6 +123,7 @@ class PartitionLog:
         self._unpublished: list[Group] = []
         self._unpublished_crc = 0
         self._is_publishing = False
+        self._unsynced: dict[Segment, bool] = {}
         self._waiting: deque[tuple[int, CommittedCallback]] = deque()
         self._watchers: dict[Callable[[], None], None] = {}
         self._delta_head = DeltaHead(self.table, settings)
@@ -246,7 +248,7 @@ class PartitionLog:
             case Stored():
                 self._commit(taken, now_ms=now_ms)
             case StorageRefused(reason=reason, groups_stored=stored):
-                _log.error("storage refused a write: %s", reason)
+                _logger.error("storage refused a write: %s", reason)
                 self._commit(taken[:stored], now_ms=now_ms)
                 self._reset_head()
             case ForeignVersion():
@@ -284,9 +286,23 @@ class PartitionLog:
             case SyncFailed(reason=reason):
                 raise InvariantError(reason)
 
+    def take_sync(self) -> PartitionWrite | None:
+        """What is committed and not yet synced (`interval`), as a round that writes nothing and syncs it."""
+        unsynced, self._unsynced = self._unsynced, {}
+        if not unsynced:
+            return None
+        writes = [SegmentWrite(segment.path, segment.size, [], is_new) for segment, is_new in unsynced.items()]
+        group = GroupWrite(writes, None)
+        return PartitionWrite(str(self.topic_partition), self.directory, [group], size_bytes=0, durable=True)
+
+    def expire_producers(self, *, now_ms: int, expiration_ms: int) -> None:
+        """Forgets the producers that have been silent for so long (`producer.id.expiration.ms`)."""
+        for producers in (self._head_producers, self._committed_producers):
+            producers.expire(now_ms=TimestampMs(now_ms), expiration_ms=expiration_ms)
+
     def fail(self, reason: str) -> None:
         """Stops this partition: appends and reads are refused from here on, everybody else goes on."""
-        _log.critical("%s", reason)
+        _logger.critical("%s", reason)
         self.failure = reason
         self._reset_head()
 
@@ -294,7 +310,7 @@ class PartitionLog:
         """Stops the partition since its topic is deleted; when this returns, nothing writes to its files any more."""
         self.failure = "the topic was deleted"
         while self._in_flight or self._is_publishing:
-            await asyncio.sleep(_RETIRE_POLL_S)
+            await asyncio.sleep(_RETIRE_POLL_S)  # noqa: ASYNC110  once in a topic's life; an event would live in every round
         await self._background.wait()
         self._reset_head(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -316,6 +332,7 @@ class PartitionLog:
             else:
                 self._unpublished.append(group)
                 self._unpublished_crc = group.data_crc(self._unpublished_crc)
+                self._unsynced[group.segment] = self._unsynced.get(group.segment, False) or group.is_new_segment
                 group.buffers = []  # the operating system has them; only the version's document is still to come
         while self._waiting and self._waiting[0][0] <= self._committed_offset:
             self._waiting.popleft()[1](ErrorCode.NONE)

@@ -10,7 +10,6 @@ from uuid import UUID
 from msgspec import Struct
 
 from exactlog.core.config.topic_configs import TopicConfig
-from exactlog.core.deltalog.canonical_json import NO_CRC
 from exactlog.core.deltalog.checkpoint_format import Checkpoint, encode_checkpoint
 from exactlog.core.deltalog.checkpoint_policy import LastCheckpoint
 from exactlog.core.deltalog.commit_format import FORMAT_VERSION, TableMetadata

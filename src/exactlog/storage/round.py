@@ -63,8 +63,10 @@ class Stored(Struct, frozen=True):
 
 
 class StorageRefused(Struct, frozen=True):
-    """The operating system refused a write (a full disk, above all). The first `groups_stored` groups are in place, the
-    others are not: their bytes are cut off again. Nothing earlier is touched; reads go on.
+    """The operating system refused a write: a full disk, above all.
+
+    The first `groups_stored` groups are in place, the others are not: their bytes are cut off again. Nothing earlier is
+    touched; reads go on.
     """
 
     reason: str

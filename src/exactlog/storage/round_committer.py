@@ -1,9 +1,9 @@
 """Runs rounds: gathers what partitions have waiting, hands it to the durability engine, takes the outcome back.
 
-In flush mode `commit` one round is in flight at a time on a thread; what arrives meanwhile forms the next. In `interval`
-and `none` a round only hands bytes to the operating system, which is quicker than a thread switch, so it runs in place
-at the end of the loop's turn; delta versions follow within `PUBLICATION_DELAY_MS` on a thread, and `interval` syncs on
-its own timer.
+In flush mode `commit` one round is in flight at a time on a thread; what arrives meanwhile forms the next. In
+`interval` and `none` a round only hands bytes to the operating system, which is quicker than a thread switch, so it
+runs in place at the end of the loop's turn; delta versions follow within `PUBLICATION_DELAY_MS` on a thread, and
+`interval` syncs on its own timer.
 """
 
 import asyncio
@@ -45,6 +45,7 @@ class RoundCommitter:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="exactlog-round")
         self._dirty: dict[PartitionLog, None] = {}
         self._unpublished: dict[PartitionLog, None] = {}
+        self._unsynced: dict[PartitionLog, None] = {}
         self._round_is_due = False
         self._round_is_running = False
         self._publication_is_due = False
@@ -83,6 +84,13 @@ class RoundCommitter:
             if self._unpublished and not self._publication_is_due:
                 self._publish()
             await asyncio.sleep(0.001)
+
+    def sync(self) -> None:
+        """Syncs what has been written since the last time (`interval`); the next one waits for this one."""
+        due, self._unsynced = self._unsynced, {}
+        writes = [write for partition in due if (write := partition.take_sync()) is not None]
+        if writes and not self._is_stopped:
+            self._run(writes, self._finish_sync)
 
     def stop(self) -> None:
         """Starts no further round; one that runs ends without anybody being told."""
@@ -137,6 +145,7 @@ class RoundCommitter:
                 self._versions.inc(len(write.groups))
             else:
                 self._unpublished[partition] = None
+                self._unsynced[partition] = None
         if self._is_paused and self._uncommitted_bytes <= self._uncommitted_max // 2:
             self._is_paused = False
             self._resume()
@@ -147,6 +156,10 @@ class RoundCommitter:
             self._start_round()
         else:
             self._idle.set()
+
+    def _finish_sync(self, outcomes: Sequence[WriteOutcome]) -> None:
+        if not self._is_stopped:
+            self._met_failed_sync(outcomes)
 
     def _publish(self) -> None:
         """Publishes a version for each partition that committed something since the last time."""

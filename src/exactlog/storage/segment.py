@@ -21,7 +21,7 @@ from exactlog.storage.filesystem import File, Filesystem
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.segment_index import SegmentIndex
 
-_log = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _STRIDES_MAX = 8
 """How many index intervals a walk may take before the index is thought to lack rows."""
@@ -232,7 +232,7 @@ class Segment:
         return 0 if row is None else row.position
 
     def _rebuild_index(self, reason: str) -> None:
-        _log.warning("%s: the index is rebuilt: %s", self.path, reason)
+        _logger.warning("%s: the index is rebuilt: %s", self.path, reason)
         batches = list(self.headers_from(0))
         self.index.clear()
         self.size, self.max_timestamp = 0, NO_TIMESTAMP

@@ -1,7 +1,7 @@
 """The two sparse indexes of one segment: older rows in their files, the newest ones in memory.
 
-Rows go to the files when a checkpoint is written and when the segment is sealed, unsynced: whoever reads one back checks
-it against the log. Until the segment is sealed all rows since it was opened also stay in memory.
+Rows go to the files when a checkpoint is written and when the segment is sealed, unsynced: whoever reads one back
+checks it against the log. Until the segment is sealed all rows since it was opened also stay in memory.
 """
 
 from msgspec import Struct

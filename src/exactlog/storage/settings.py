@@ -38,5 +38,5 @@ FLUSH_MODE_KEY = "flush.mode"
 
 
 def recorded_flush_mode(metadata: TableMetadata) -> FlushMode:
-    """The flush mode under which a table was written since that metadata; recovery asks it what a crash may have taken."""
+    """The flush mode under which a table has been written since that metadata: what a crash may have taken."""
     return FlushMode(metadata.config.get(FLUSH_MODE_KEY, FlushMode.COMMIT))

@@ -5,12 +5,12 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.network.harness import ToyHandler, answer_later, echo, framed
 
 from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.metrics import Registry
 from exactlog.network import Connection, NetworkLimits, Reply
 from exactlog.network.network_metrics import NetworkMetrics
+from tests.unit.network.harness import ToyHandler, answer_later, echo, framed
 
 
 class PlayedTransport:
@@ -201,12 +201,19 @@ def test_answers_after_the_end_are_ignored():
     assert handler.closed == [owner.connection]
 
 
-def test_frames_left_by_a_pause_are_handed_out_although_its_reason_went_with_the_same_read():
-    owner = PlayedOwner(ToyHandler(lambda _, frame, reply: reply.send([bytes(frame) * 50])), pending_bytes_max=100)
-    assert owner.receive(framed(b"abc", b"def", b"ghi")) == b""
-    assert len(owner.answers()) == 1
+def test_answers_above_the_pending_limit_leave_at_once_and_only_those_that_must_wait_stop_the_reading():
+    def on_frame(connection, frame, reply):
+        if frame != b"later":
+            reply.send([bytes(frame) * 50])
+
+    owner = PlayedOwner(handler := ToyHandler(on_frame), pending_bytes_max=100)
+    owner.receive(framed(b"abc", b"def", b"later", b"ghi", b"jkl"))
+    assert owner.transport.writes == [framed(b"abc" * 50), framed(b"def" * 50)]
+    assert handler.frames == [b"abc", b"def", b"later", b"ghi"]
+    assert not owner.transport.is_reading
+    handler.replies[2].send([])
     owner.run_turns()
-    assert owner.answers() == [b"abc" * 50, b"def" * 50, b"ghi" * 50]
+    assert owner.answers()[2:] == [b"", b"ghi" * 50, b"jkl" * 50]
     assert owner.transport.is_reading
 
 
@@ -225,7 +232,8 @@ def test_a_quiet_connection_with_unread_answers_is_idle_but_not_while_its_peer_t
 class Story:
     """A connection under load: frames whose handling is drawn, and the events that can happen next."""
 
-    ACTIONS = ("now", "later", "skip", "hold", "pause_server")
+    ACTIONS = ("now", "now_large", "later", "skip", "hold", "pause_server")
+    LARGE = bytes(100)
 
     def __init__(self, data: st.DataObject) -> None:
         self.draw = data.draw
@@ -233,7 +241,8 @@ class Story:
         self.actions = {frame: self.draw(st.sampled_from(self.ACTIONS)) for frame in self.sent}
         self.in_flight_max = self.draw(st.integers(1, 6))
         self.handler = ToyHandler(self.on_frame)
-        self.owner = PlayedOwner(self.handler, requests_in_flight_max=self.in_flight_max)
+        bytes_max = self.draw(st.sampled_from([10, 150, 1_000_000]))
+        self.owner = PlayedOwner(self.handler, requests_in_flight_max=self.in_flight_max, pending_bytes_max=bytes_max)
         self.unsent = framed(*self.sent)
         self.waiting: list[tuple[Reply, bytes]] = []
 
@@ -242,6 +251,8 @@ class Story:
         match self.actions[bytes(frame)]:
             case "now":
                 reply.send([frame])
+            case "now_large":
+                reply.send([frame, self.LARGE])
             case "skip":
                 reply.skip()
             case "later":
@@ -252,6 +263,10 @@ class Story:
             case "pause_server":
                 self.owner.is_reading_paused = True
                 reply.send([frame])
+
+    def expected_answers(self) -> list[bytes]:
+        endings = {frame: self.LARGE if action == "now_large" else b"" for frame, action in self.actions.items()}
+        return [frame + endings[frame] for frame in self.sent if self.actions[frame] != "skip"]
 
     def is_over(self) -> bool:
         return len(self.handler.frames) == len(self.sent) and not self.events()
@@ -284,5 +299,6 @@ def test_whatever_the_order_of_events_every_frame_is_handed_out_once_and_answere
         assert events, "the connection has stalled"
         data.draw(st.sampled_from(events))()
     assert story.handler.frames == story.sent
-    assert story.owner.answers() == [frame for frame in story.sent if story.actions[frame] != "skip"]
+    assert story.owner.answers() == story.expected_answers()
+    assert story.owner.connection.pending_bytes == 0
     assert story.owner.transport.is_reading

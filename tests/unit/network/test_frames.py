@@ -5,9 +5,9 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.network.harness import framed
 
 from exactlog.network.frames import FrameReceiver, FrameSizeError, name_foreign_protocol
+from tests.unit.network.harness import framed
 
 SHARED_BYTES = 64
 

@@ -6,10 +6,10 @@ import logging
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.network.harness import answer_later, framed, serving
 
 from exactlog.core.model.errors import InvariantError
 from exactlog.network import ListenError
+from tests.unit.network.harness import answer_later, framed, serving
 
 MIB = 1024 * 1024
 

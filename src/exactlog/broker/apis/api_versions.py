@@ -2,8 +2,8 @@
 
 Does: names every API this broker serves with its versions. A version the broker does not know is answered in version 0
 with UNSUPPORTED_VERSION and all ranges, so that any client can go on (KIP-511).
-Errors: UNSUPPORTED_VERSION, INVALID_REQUEST (a client name that is none), REBOOTSTRAP_REQUIRED (the client means another
-cluster or node, KIP-1242).
+Errors: UNSUPPORTED_VERSION, INVALID_REQUEST (a client name that is none), REBOOTSTRAP_REQUIRED (the client means
+another cluster or node, KIP-1242).
 Versions: 3 client name and version, features; 5 cluster and node check.
 """
 

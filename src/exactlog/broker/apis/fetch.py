@@ -9,6 +9,7 @@ Versions: 5 log start offset; 9 leader epochs; 12 flexible; 13 topic ids.
 Not done: fetch sessions (KIP-227): every answer carries session id 0, which tells clients to send full requests.
 """
 
+import logging
 from collections.abc import Coroutine
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from exactlog.broker.opening import closed_partitions, open_partitions
 from exactlog.broker.request_context import RequestContext
 from exactlog.broker.topic_registry import NotOpenYet, Stopped, Topic, UnknownTopicOrPartition
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import DamageError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -28,6 +30,8 @@ from exactlog.core.protocol.messages.fetch import (
     PartitionData,
 )
 from exactlog.storage.partition_log import PartitionLog
+
+_logger = logging.getLogger(__name__)
 
 TOPIC_IDS_SINCE = 13
 READ_COMMITTED = 1
@@ -176,7 +180,11 @@ def _read_partition(request: FetchRequest, asked: Asked, *, bytes_left: int, is_
     else:
         error = ErrorCode.NONE
         bytes_max = min(bytes_left, asked.request.partition_max_bytes)
-        records = partition.read(offset, end_offset=end, bytes_max=bytes_max, at_least_one_batch=is_first)
+        try:
+            records = partition.read(offset, end_offset=end, bytes_max=bytes_max, at_least_one_batch=is_first)
+        except (DamageError, OSError) as fault:
+            _logger.error("%s cannot be read at offset %d: %s", partition.topic_partition, offset, fault)
+            return _failed(asked.request.partition, ErrorCode.KAFKA_STORAGE_ERROR)
     return PartitionData(
         partition_index=asked.request.partition,
         error_code=error,

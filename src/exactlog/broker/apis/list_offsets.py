@@ -8,13 +8,14 @@ version lacks), KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE.
 Versions: 0 a list of offsets; 2 isolation level; 4 leader epochs; 7 to 11 special times.
 """
 
+import logging
 from collections.abc import Coroutine
 
 from exactlog.broker.opening import closed_partitions, open_partitions
 from exactlog.broker.request_context import RequestContext
 from exactlog.broker.topic_registry import NotOpenYet, Stopped, UnknownTopicOrPartition
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import KafkaError
+from exactlog.core.model.errors import DamageError, DecodeError, KafkaError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -25,6 +26,8 @@ from exactlog.core.protocol.messages.list_offsets import (
 )
 from exactlog.storage.log_reading import FoundRecord
 from exactlog.storage.partition_log import PartitionLog
+
+_logger = logging.getLogger(__name__)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 SPECIAL_TIME_SINCE = {
@@ -79,6 +82,11 @@ def _look_up(
         found = _find(request, context, partition, part.timestamp)
     except KafkaError as error:
         return ListOffsetsPartitionResponse(partition_index=part.partition_index, error_code=error.error_code)
+    except (DamageError, DecodeError, OSError) as fault:
+        _logger.error("%s-%d cannot be searched: %s", topic, part.partition_index, fault)
+        return ListOffsetsPartitionResponse(
+            partition_index=part.partition_index, error_code=ErrorCode.KAFKA_STORAGE_ERROR
+        )
     if context.api_version == 0:
         offsets = (found.offset,) if found.offset >= 0 and part.max_num_offsets > 0 else ()
         return ListOffsetsPartitionResponse(partition_index=part.partition_index, old_style_offsets=offsets)

@@ -1,7 +1,7 @@
 """Metadata (key 3), versions 0 to 13.
 
-Does: tells the brokers, the controller and the topics asked for (by name, by id, or all of them); creates a missing topic
-when the client and `auto.create.topics.enable` allow it, and answers once it can be used.
+Does: tells the brokers, the controller and the topics asked for (by name, by id, or all of them); creates a missing
+topic when the client and `auto.create.topics.enable` allow it, and answers once it can be used.
 Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR.
 Versions: 0 takes an empty list as all topics; 1 null for all; 4 auto-creation can be declined; 10 topic ids; 12 by id.
 Not done: authorized operations are not computed; the fields hold Kafka's "not asked" value.

@@ -19,7 +19,6 @@ Layout: docs/formats/index_format.md.
 """
 
 import struct
-import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable
@@ -42,7 +41,6 @@ _TRAILER_VERSION: Final = 1
 _INDEX_ROW: Final = struct.Struct(">II")
 _TIME_INDEX_ROW: Final = struct.Struct(">qI")
 _TRAILER: Final = struct.Struct(">4sHHII")
-_IS_LITTLE_ENDIAN: Final = sys.byteorder == "little"
 
 ReadRow = Callable[[int], bytes]
 """Gives the bytes of a file's n-th row, counted from 0."""
@@ -104,12 +102,7 @@ class OffsetIndex:
 
     def encode(self, *, first_row: int = 0) -> bytes:
         """The bytes of the rows from `first_row` on."""
-        numbers = array("I", bytes(2 * 4 * (len(self) - first_row)))
-        numbers[0::2] = self._relative_offsets[first_row:]
-        numbers[1::2] = self._positions[first_row:]
-        if _IS_LITTLE_ENDIAN:
-            numbers.byteswap()
-        return numbers.tobytes()
+        return b"".join(map(_INDEX_ROW.pack, self._relative_offsets[first_row:], self._positions[first_row:]))
 
     @classmethod
     def decode(cls, rows: bytes) -> "OffsetIndex":
@@ -119,12 +112,10 @@ class OffsetIndex:
             DamageError: they are no whole number of rows, or not in rising order.
         """
         _check_whole_rows(rows, INDEX_ROW_SIZE)
-        numbers = array("I", rows)
-        if _IS_LITTLE_ENDIAN:
-            numbers.byteswap()
         index = cls()
-        index._relative_offsets = numbers[0::2]
-        index._positions = numbers[1::2]
+        for relative_offset, position in _INDEX_ROW.iter_unpack(rows):
+            index._relative_offsets.append(relative_offset)
+            index._positions.append(position)
         if not (_is_rising(index._relative_offsets) and _is_rising(index._positions)):
             raise DamageError("the rows of an offset index do not rise")
         return index

@@ -1,5 +1,6 @@
 import msgspec
 import pytest
+from crc32c import crc32c
 
 from exactlog.core.codec.compression import Compression
 from exactlog.core.model.errors import DecodeError
@@ -60,6 +61,7 @@ def test_a_batch_without_a_producer_has_no_last_sequence():
 
     assert not header.has_producer_id
     assert header.last_sequence == -1
+    assert header.compression is Compression.NONE
 
 
 @pytest.mark.parametrize(("base_sequence", "last_sequence"), [(0, 1), (2**31 - 2, 2**31 - 1), (2**31 - 1, 0)])
@@ -118,6 +120,13 @@ def test_a_batch_cut_short_is_not_valid():
     batch = build_batch(TWO_RECORDS)
 
     assert crc_is_valid(batch)
+    assert not crc_is_valid(batch[:-1])
+
+
+def test_a_batch_cut_short_is_not_valid_even_if_the_checksum_is_that_of_what_is_left():
+    batch = build_batch(TWO_RECORDS)
+    batch[17:21] = crc32c(batch[21:-1]).to_bytes(4)
+
     assert not crc_is_valid(batch[:-1])
 
 

@@ -141,6 +141,14 @@ def test_a_header_that_no_producer_may_send_is_invalid(position, code, value, sa
     assert said in verdict.message
 
 
+@pytest.mark.parametrize("count", [0, -1, -(2**31)])
+def test_no_records_are_invalid_even_if_the_offsets_agree(count):
+    batch = patched(build_batch(RECORDS), 57, "i", count)
+    patched(batch, 23, "i", max(count - 1, -(2**31)))
+
+    assert judge(batch) == InvalidRecords(ErrorCode.INVALID_RECORD, f"the batch claims {count} records")
+
+
 def test_a_transactional_batch_needs_a_producer():
     assert judge(build_batch(RECORDS, is_transactional=True)) == InvalidRecords(
         ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id"

@@ -1,0 +1,63 @@
+"""The place of one frame's answer."""
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from exactlog.core.model.errors import InvariantError
+from exactlog.network.outgoing import Part
+
+if TYPE_CHECKING:
+    from exactlog.network.connection import Connection
+
+SIZE: Final = struct.Struct(">i")  # in front of every frame and answer
+SKIPPED: Final = -SIZE.size  # the size of no answer: it leaves as 0 bytes
+
+_ANSWER_BYTES_MAX: Final = 2**31 - 1  # the size is a signed 32-bit integer to the peer
+
+
+class Reply:
+    """The place of one frame's answer. Exactly one of `send` and `skip` is due, now or later."""
+
+    __slots__ = ("connection", "parts", "size")
+
+    def __init__(self, connection: "Connection") -> None:
+        self.connection = connection
+        self.parts: Sequence[Part] | None = None  # None: no answer yet
+        self.size = SKIPPED
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the frame has its answer, or has been skipped."""
+        return self.parts is not None
+
+    def send(self, parts: Sequence[Part]) -> None:
+        """Answer the frame with these bytes; their size is put in front here.
+
+        Views must be of single bytes. Nothing of it may be changed afterwards. Without effect once the connection is
+        closing.
+
+        Raises:
+            InvariantError: the frame has its answer already, or the answer is 2 GiB or more.
+        """
+        size = 0
+        for part in parts:
+            size += len(part)
+        if size > _ANSWER_BYTES_MAX:
+            raise InvariantError(f"an answer of {size} bytes to {self.connection.peer}: a size has 31 bits")
+        self._finish(parts, size)
+
+    def skip(self) -> None:
+        """The frame gets no answer (Produce with acks=0); later answers go ahead.
+
+        Raises:
+            InvariantError: the frame has its answer already.
+        """
+        self._finish((), SKIPPED)
+
+    def _finish(self, parts: Sequence[Part], size: int) -> None:
+        if self.parts is not None:
+            raise InvariantError(f"a frame of {self.connection.peer} was answered twice")
+        self.parts = parts
+        self.size = size
+        self.connection.answered(size)
