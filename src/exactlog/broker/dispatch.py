@@ -17,7 +17,7 @@ from exactlog.core.codec.message_schema import Message
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.protocol.api_keys import APIS, ApiKey
 from exactlog.core.protocol.headers import decode_request_header, encode_response_header
-from exactlog.network.connection import Connection, Reply
+from exactlog.network import Connection, Reply
 
 _logger = logging.getLogger(__name__)
 

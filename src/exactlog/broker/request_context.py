@@ -4,7 +4,7 @@ from exactlog.broker.services import BrokerServices
 from exactlog.core.codec.message_codec import encode
 from exactlog.core.codec.message_schema import Message
 from exactlog.core.protocol.headers import RequestHeader, encode_response_header, response_header_version
-from exactlog.network.connection import Connection, Reply
+from exactlog.network import Connection, Reply
 
 
 class RequestContext:

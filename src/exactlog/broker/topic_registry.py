@@ -57,6 +57,10 @@ class Stopped(Struct, frozen=True):
     reason: str
 
 
+_UNKNOWN = UnknownTopicOrPartition()
+_NOT_OPEN_YET = NotOpenYet()
+
+
 class TopicRegistry:
     """The topics of one broker. Everything but what is said to block belongs to the event loop's thread."""
 
@@ -119,8 +123,8 @@ class TopicRegistry:
             return found
         topic = self._by_name.get(name)
         if topic is None or not 0 <= index < topic.partition_count:
-            return UnknownTopicOrPartition()
-        return NotOpenYet()
+            return _UNKNOWN
+        return _NOT_OPEN_YET
 
     def open_partitions(self) -> list[PartitionLog]:
         """The partitions that are open."""

@@ -1,14 +1,14 @@
 """Records as the command line prints and reads them."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Struct
 
 from exactlog.cli.errors import InvalidUsageError
-from exactlog.cli.output import cell
+from exactlog.cli.output import OutputFormat, cell, encode_json, write_line
 from exactlog.core.deltalog.timestamps import TIMESTAMP_MS_MAX, format_timestamp
 from exactlog.core.model.ids import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, DeltaVersion, TimestampMs, TopicPartition
 from exactlog.core.model.sequences import add_to_sequence
@@ -16,7 +16,7 @@ from exactlog.core.record.batch_builder import NewRecord
 from exactlog.core.record.batch_format import BatchHeader
 from exactlog.core.record.record_format import Record
 
-_LINE_HEADING: Final = f"{'PARTITION':>9}  {'OFFSET':>10}  {'TIME':<24}  KEY  VALUE"
+RECORD_HEADING: Final = f"{'PARTITION':>9}  {'OFFSET':>10}  {'TIME':<24}  KEY  VALUE"
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -92,9 +92,18 @@ def encode_bytes(content: bytes | None) -> str | dict[str, str] | None:
         return {"base64": base64.b64encode(content).decode("ascii")}
 
 
-def record_heading() -> str:
-    """The heading over `record_line`s."""
-    return _LINE_HEADING
+def write_records(rows: Iterable[Mapping[str, object]], *, output: OutputFormat) -> None:
+    """Print the rows of records as they come: on a line each, or as one JSON array."""
+    match output:
+        case "jsonl":
+            for row in rows:
+                write_line(encode_json(row))
+        case "json":
+            write_line(encode_json(list(rows)))
+        case "table":
+            write_line(RECORD_HEADING)
+            for row in rows:
+                write_line(record_line(row))
 
 
 def record_line(row: Mapping[str, object]) -> str:

@@ -28,7 +28,7 @@ class LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end = asyncio.Event()
         self._death: BaseException | None = None
-        self._is_ending = False
+        self._ending = threading.Event()
         self._waiting: set[Future[Any]] = set()
         self._guard = threading.Lock()
         self._running = threading.Event()
@@ -43,14 +43,14 @@ class LoopThread:
             LoopDiedError: the thread has ended, or ends before the work is done.
         """
         with self._guard:
-            if self._is_ending or self._loop is None:
+            if self._ending.is_set() or self._loop is None:
                 raise self._death_notice()
             future = asyncio.run_coroutine_threadsafe(work(), self._loop)
             self._waiting.add(future)
         try:
             return future.result()
         except CancelledError:
-            if not self._is_ending:
+            if not self._ending.is_set():
                 raise  # the work's own doing
             self._thread.join()
             raise self._death_notice() from self._death
@@ -60,7 +60,7 @@ class LoopThread:
     def close(self) -> None:
         """End the loop, cancelling what still runs on it, and wait for the thread; again: nothing happens."""
         with self._guard:
-            if not self._is_ending and self._loop is not None:
+            if not self._ending.is_set() and self._loop is not None:
                 self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()
 
@@ -86,7 +86,7 @@ class LoopThread:
 
     def _refuse_work(self) -> None:
         with self._guard:
-            self._is_ending = True
+            self._ending.set()
 
     def _notify_of_end(self) -> None:
         self._refuse_work()

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from uuid import UUID
 
 from exactlog.core.codec.message_schema import ArrayOf, Structure, StructureOf, WireType, fields_of
@@ -106,7 +106,7 @@ class Jar:
     def __init__(self, path: Path) -> None:
         self._zip = zipfile.ZipFile(path)
 
-    def __enter__(self) -> "Jar":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

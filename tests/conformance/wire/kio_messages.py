@@ -1,10 +1,10 @@
-"""Our messages as kio's, which has a class of its own for every message in every version, fields in the order of the wire.
+"""Our messages as kio's, which has a class for every version of every message, its fields in the order of the wire.
 
 kio gives some numbers a Python type: durations, points in time, error codes. Only what these can hold can be compared.
 """
 
 import dataclasses
-import datetime
+import datetime as dt
 import importlib
 import io
 from typing import Any
@@ -20,7 +20,7 @@ from kio.static.constants import EntityType
 from exactlog.core.codec.message_schema import Message, Structure, fields_of
 from exactlog.core.codec.wire_types import Fixed
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _ERROR_CODES = st.sampled_from([code.value for code in ErrorCode])
 # From 1970 to 2100, and -1, which is no time.
 _TIMES = st.integers(0, 4_102_444_800_000)
@@ -90,9 +90,9 @@ def _value_in_kio(value: Any, field: dataclasses.Field, wire_type: Any, version:
         case "error_code":
             return ErrorCode(value)
         case "timedelta_i32" | "timedelta_i64":
-            return datetime.timedelta(milliseconds=value)
+            return dt.timedelta(milliseconds=value)
         case "datetime_i64":
-            return None if value == -1 else _EPOCH + datetime.timedelta(milliseconds=value)
+            return None if value == -1 else _EPOCH + dt.timedelta(milliseconds=value)
         case "uuid" if wire_type == Fixed("uuid", "16s"):
             return None if value == UUID(int=0) else value
         case "uuid":

@@ -7,11 +7,12 @@ from hypothesis import strategies as st
 from exactlog.cli.errors import InvalidUsageError
 from exactlog.cli.records import (
     RECORD_FIELDS,
+    RECORD_HEADING,
     encode_bytes,
     parse_record,
-    record_heading,
     record_line,
     record_row,
+    write_records,
 )
 from exactlog.core.model.ids import NO_TIMESTAMP, TopicPartition
 from exactlog.core.record.batch_builder import NewRecord, build_batch
@@ -137,10 +138,23 @@ def test_a_line_for_people_aligns_with_its_heading_and_obeys_no_control_characte
     line = record_line(row)
 
     assert line == "        3          12  2024-11-27T10:00:00.000Z  base64:/w==  a\\x1b[2J\\nb"
-    assert record_heading().index("KEY") == line.index("base64:")
+    assert RECORD_HEADING.index("KEY") == line.index("base64:")
 
 
 def test_a_marker_is_called_one():
     [row] = rows_of([NewRecord(b"v", timestamp_ms=2**62)], is_control=True)
 
     assert record_line(row).endswith("v  (transaction marker)")
+
+
+def test_records_are_printed_as_lines_of_json_as_an_array_or_for_people(capsys):
+    rows = rows_of([NewRecord(b"a", timestamp_ms=1), NewRecord(b"b", timestamp_ms=1)])
+
+    write_records(rows, output="jsonl")
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == rows
+
+    write_records(rows, output="json")
+    assert json.loads(capsys.readouterr().out) == rows
+
+    write_records(rows, output="table")
+    assert capsys.readouterr().out.splitlines() == [RECORD_HEADING, *map(record_line, rows)]

@@ -10,7 +10,6 @@ import pytest
 from exactlog import __version__
 from exactlog.cli.commands import serve as serve_module
 from exactlog.cli.commands.serve import (
-    BrokerStoppedError,
     CannotStartError,
     StopRequests,
     announce,
@@ -24,6 +23,7 @@ from exactlog.cli.output import OutputClosed
 from exactlog.cli.settings import Settings
 from exactlog.core.config.broker_configs import BrokerConfig
 from exactlog.core.model.errors import DirectoryLockedError
+from exactlog.node.node import NodeStoppedError
 
 
 class FakeNode:
@@ -32,7 +32,6 @@ class FakeNode:
     bootstrap_servers = "127.0.0.1:4711"
     cluster_id = "c1"
     node_id = 1
-    stop_reason = None
 
     def __init__(self, config=None, *, fault=None):
         self.config, self.fault = config, fault
@@ -105,11 +104,12 @@ async def test_asked_twice_while_it_starts_it_gives_up_the_start():
 
 
 async def test_a_node_that_stops_by_itself_is_an_error_with_the_reason():
-    node = FakeNode()
-    node.stop_reason = "fsync failed: No space left on device"
+    class FailingNode(FakeNode):
+        async def wait_stopped(self):
+            raise NodeStoppedError("a sync failed: No space left on device")
 
-    with pytest.raises(BrokerStoppedError, match="fsync failed: No space left on device"):
-        await serve_until_asked(node, StopRequests(), lambda _: node.ended.set())
+    with pytest.raises(NodeStoppedError, match="No space left on device"):
+        await serve_until_asked(FailingNode(), StopRequests(), lambda _: None)
 
 
 async def test_whatever_goes_wrong_while_it_runs_the_node_is_let_go():
@@ -123,19 +123,12 @@ async def test_whatever_goes_wrong_while_it_runs_the_node_is_let_go():
     assert node.done == ["start", "kill"]
 
 
-async def test_an_address_in_use_is_told_with_what_to_do():
-    node = FakeNode(fault=OSError(98, "Address already in use"))
-
-    with pytest.raises(CannotStartError, match="Address already in use") as caught:
-        await serve_until_asked(node, StopRequests(), lambda _: None)
-    assert "--port" in caught.value.hint
-
-
 async def test_a_directory_that_cannot_be_used_is_named():
     node = FakeNode(fault=PermissionError(13, "Permission denied", "/root/d"))
 
-    with pytest.raises(CannotStartError, match="Permission denied: /root/d"):
+    with pytest.raises(CannotStartError, match="Permission denied: /root/d") as caught:
         await serve_until_asked(node, StopRequests(), lambda _: None)
+    assert "--data-dir" in caught.value.hint
 
 
 def test_the_ready_line_says_where_and_how_the_broker_runs():

@@ -98,14 +98,21 @@ class ToyPeer:
         """Whatever still comes before the server closes, politely or not."""
         try:
             return await self.reader.read()
-        except ConnectionError:
+        except OSError:
             return b""
 
     async def close(self) -> None:
         self.writer.close()
         try:
             await self.writer.wait_closed()
-        except ConnectionError:
+        except OSError:
+            return
+
+    def half_close(self) -> None:
+        """Say that nothing more comes, unless the server has hung up already."""
+        try:
+            self.writer.write_eof()
+        except OSError:
             return
 
     def reset(self) -> None:

@@ -15,11 +15,11 @@ from collections.abc import Coroutine
 from msgspec import Struct
 
 from exactlog.broker.delayed_fetch import DelayedFetch
-from exactlog.broker.opening import closed_partitions, open_partitions
+from exactlog.broker.partition_lookup import check_leader_epoch, closed_partitions, find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
-from exactlog.broker.topic_registry import NotOpenYet, Stopped, Topic, UnknownTopicOrPartition
+from exactlog.broker.topic_registry import Topic
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import DamageError
+from exactlog.core.model.errors import DamageError, KafkaError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -118,20 +118,14 @@ def _look_up(context: RequestContext, topic: Topic | None, part: FetchPartition)
     if topic is None:
         by_id = context.api_version >= TOPIC_IDS_SINCE
         return Asked(part, None, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    match context.broker.topics.partition(topic.name, part.partition):
-        case UnknownTopicOrPartition():
-            return Asked(part, None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        case NotOpenYet():
-            return Asked(part, None, ErrorCode.LEADER_NOT_AVAILABLE)
-        case Stopped():
-            return Asked(part, None, ErrorCode.KAFKA_STORAGE_ERROR)
-        case PartitionLog() as partition:
-            epoch = context.broker.leader_epoch
-            if 0 <= part.current_leader_epoch < epoch:
-                return Asked(part, None, ErrorCode.FENCED_LEADER_EPOCH)
-            if part.current_leader_epoch > epoch:
-                return Asked(part, None, ErrorCode.UNKNOWN_LEADER_EPOCH)
-            return Asked(part, partition, ErrorCode.NONE)
+    found = find_partition(context.broker.topics, topic.name, part.partition)
+    if isinstance(found, ErrorCode):
+        return Asked(part, None, found)
+    try:
+        check_leader_epoch(context, part.current_leader_epoch)
+    except KafkaError as error:
+        return Asked(part, None, error.error_code)
+    return Asked(part, found, ErrorCode.NONE)
 
 
 class Answer(Struct, frozen=True):

@@ -11,9 +11,8 @@ Versions: 0 a list of offsets; 2 isolation level; 4 leader epochs; 7 to 11 speci
 import logging
 from collections.abc import Coroutine
 
-from exactlog.broker.opening import closed_partitions, open_partitions
+from exactlog.broker.partition_lookup import check_leader_epoch, closed_partitions, find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
-from exactlog.broker.topic_registry import NotOpenYet, Stopped, UnknownTopicOrPartition
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DamageError, DecodeError, KafkaError
 from exactlog.core.model.ids import TopicPartition
@@ -99,28 +98,11 @@ def _look_up(
 
 
 def _find_partition(context: RequestContext, topic: str, part: ListOffsetsPartition) -> PartitionLog:
-    match context.broker.topics.partition(topic, part.partition_index):
-        case UnknownTopicOrPartition():
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        case NotOpenYet():
-            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-        case Stopped():
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        case PartitionLog() as partition:
-            check_leader_epoch(context, part.current_leader_epoch)
-            return partition
-
-
-def check_leader_epoch(context: RequestContext, client_epoch: int) -> None:
-    """Refuses a client whose leader epoch is not ours (KIP-320); -1 is no epoch.
-
-    Raises:
-        KafkaError: FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
-    """
-    if client_epoch < 0 or client_epoch == context.broker.leader_epoch:
-        return
-    is_old = client_epoch < context.broker.leader_epoch
-    raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH)
+    found = find_partition(context.broker.topics, topic, part.partition_index)
+    if isinstance(found, ErrorCode):
+        raise KafkaError(found)
+    check_leader_epoch(context, part.current_leader_epoch)
+    return found
 
 
 def _find(request: ListOffsetsRequest, context: RequestContext, partition: PartitionLog, time: int) -> FoundRecord:

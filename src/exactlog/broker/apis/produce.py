@@ -11,18 +11,18 @@ Not done: transactional batches: none is part of a transaction here, so INVALID_
 
 from collections.abc import Coroutine
 
-from exactlog.broker.opening import closed_partitions, open_partitions
+from exactlog.broker.partition_lookup import find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
-from exactlog.broker.topic_registry import NotOpenYet, Stopped, Topic, UnknownTopicOrPartition
+from exactlog.broker.topic_registry import Topic
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import KafkaError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from exactlog.core.record.batch_format import BatchHeader
@@ -30,199 +30,184 @@ from exactlog.core.record.batch_validation import InvalidRecords, validate_produ
 from exactlog.storage.partition_log import AppendRefused, PartitionLog
 
 TOPIC_IDS_SINCE = 13
+ZSTD_SINCE = 7
 LEGAL_ACKS = (-1, 0, 1)
-TopicsOfRequest = list[tuple[TopicProduceData, Topic | None]]
-
-
-class Refusal(Exception):  # noqa: N818  not an error of the program: the ending of one partition's append
-    """Why a partition's records are not appended."""
-
-    def __init__(self, error_code: ErrorCode, message: str = "") -> None:
-        super().__init__(message)
-        self.error_code = error_code
-        self.message = message
 
 
 def handle(request: ProduceRequest, context: RequestContext) -> Coroutine[None, None, None] | None:
     """Appends what the request brings; the answer follows when the last of its partitions is committed."""
-    topics = _find_topics(request, context)
-    closed = closed_partitions(
-        context.broker.topics,
-        (TopicPartition(topic.name, part.index) for data, topic in topics if topic for part in data.partition_data),
-    )
+    produce = _Produce(request, context)
+    closed = produce.look_up()
     if closed:
-        return _handle_when_open(request, context, closed)
-    _append(request, context, topics)
+        return _handle_when_open(produce, closed)
+    produce.append()
     return None
 
 
-async def _handle_when_open(request: ProduceRequest, context: RequestContext, closed: list[TopicPartition]) -> None:
-    await open_partitions(context.broker.topics, closed)
-    _append(request, context, _find_topics(request, context))
+async def _handle_when_open(produce: "_Produce", closed: list[TopicPartition]) -> None:
+    await open_partitions(produce.context.broker.topics, closed)
+    produce.look_up()
+    produce.append()
 
 
-def _find_topics(request: ProduceRequest, context: RequestContext) -> TopicsOfRequest:
-    topics = context.broker.topics
-    if context.api_version >= TOPIC_IDS_SINCE:
-        return [(data, topics.by_id(data.topic_id)) for data in request.topic_data]
-    return [(data, topics.by_name(data.name)) for data in request.topic_data]
+class _Share:
+    """One partition's share of a request: what it brings, where it goes, what comes of it."""
+
+    __slots__ = ("data", "partition", "response", "topic")
+
+    def __init__(self, data: PartitionProduceData) -> None:
+        self.data = data
+        self.topic: Topic | None = None
+        self.partition: PartitionLog | ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self.response: PartitionProduceResponse | None = None
 
 
-def _append(request: ProduceRequest, context: RequestContext, topics: TopicsOfRequest) -> None:
-    answer = _Answer(request, context)
-    now_ms = context.broker.clock.now_ms()
-    for topic_index, (data, topic) in enumerate(topics):
-        for part_index, part in enumerate(data.partition_data):
-            slot = answer.slots[topic_index], part_index
-            try:
-                _append_records(request, context, topic, part, now_ms=now_ms, answer=answer, slot=slot)
-            except Refusal as refusal:
-                answer.put(slot, _refused(part.index, refusal))
-    answer.all_asked()
+class _Produce:
+    """One request on its way: looked up, appended, and answered when the last partition's result is known."""
 
+    __slots__ = ("_has_error", "_missing", "context", "request", "shares")
 
-def _append_records(
-    request: ProduceRequest,
-    context: RequestContext,
-    topic: Topic | None,
-    part: PartitionProduceData,
-    *,
-    now_ms: int,
-    answer: "_Answer",
-    slot: "_Slot",
-) -> None:
-    """Appends one partition's records; its place in the answer is filled when they are committed.
+    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+        self.request = request
+        self.context = context
+        self.shares = [[_Share(part) for part in data.partition_data] for data in request.topic_data]
+        self._missing = 1 + sum(map(len, self.shares))  # the one more is `append` itself
+        self._has_error = False
 
-    Raises:
-        Refusal: the request itself is wrong; nothing was looked at that could change.
-    """
-    partition = _find_partition(request, context, topic, part.index)
-    assert topic is not None
-    records = part.records if part.records is not None else b""
-    validated = validate_produced(
-        records, batch_bytes_max=topic.config.max_message_bytes, is_compacted=_is_compacted(topic)
-    )
-    if isinstance(validated, InvalidRecords):
-        raise Refusal(validated.error_code, validated.message)
-    _check_batch(validated.header, topic.config, now_ms=now_ms)
-    outcome = partition.append(validated.header, memoryview(records), now_ms=now_ms)
+    def look_up(self) -> list[TopicPartition]:
+        """Finds the partitions; returns those that must be opened first."""
+        topics = self.context.broker.topics
+        by_id = self.context.api_version >= TOPIC_IDS_SINCE
+        closed = []
+        for data, shares in zip(self.request.topic_data, self.shares, strict=True):
+            topic = topics.by_id(data.topic_id) if by_id else topics.by_name(data.name)
+            for share in shares:
+                if topic is None:
+                    share.partition = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    continue
+                share.topic = topic
+                share.partition = find_partition(topics, topic.name, share.data.index)
+                if share.partition is ErrorCode.LEADER_NOT_AVAILABLE:
+                    closed.append(TopicPartition(topic.name, share.data.index))
+        return closed
 
-    def when_committed(error: ErrorCode) -> None:
-        if error is not ErrorCode.NONE:
-            answer.put(slot, _refused(part.index, Refusal(error, partition.failure or "the disk refused the write")))
-        elif isinstance(outcome, AppendRefused):
-            answer.put(slot, _refused(part.index, Refusal(outcome.error_code, outcome.message)))
+    def append(self) -> None:
+        """Appends each partition's records; with acks=0 nobody waits for what comes of it."""
+        now_ms = self.context.broker.clock.now_ms()
+        for shares in self.shares:
+            for share in shares:
+                try:
+                    self._append_records(share, now_ms=now_ms)
+                except KafkaError as error:
+                    self._put(share, _refused(share, error.error_code, str(error)))
+        self._missing -= 1
+        if self.request.acks != 0:
+            self._send_if_complete()
+        elif self._has_error:
+            self.context.close("acks-0-failed")  # what else could tell the client
         else:
-            answer.put(
-                slot,
-                PartitionProduceResponse(
-                    index=part.index,
+            self.context.skip()
+
+    def _append_records(self, share: _Share, *, now_ms: int) -> None:
+        """Appends one partition's records; its result follows when they are committed.
+
+        Raises:
+            KafkaError: the request itself is wrong; nothing was looked at that could change.
+        """
+        partition, topic = self._check_request(share)
+        records = share.data.records if share.data.records is not None else b""
+        validated = validate_produced(
+            records,
+            batch_bytes_max=topic.config.max_message_bytes,
+            is_compacted="compact" in topic.config.cleanup_policy,
+            is_zstd_known=self.context.api_version >= ZSTD_SINCE,
+        )
+        if isinstance(validated, InvalidRecords):
+            raise KafkaError(validated.error_code, validated.message)
+        _check_batch(validated.header, topic.config, now_ms=now_ms)
+        outcome = partition.append(validated.header, memoryview(records), now_ms=now_ms)
+
+        def when_committed(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                self._put(share, _refused(share, error, partition.failure or "The disk refused the write."))
+            elif isinstance(outcome, AppendRefused):
+                self._put(share, _refused(share, outcome.error_code, outcome.message))
+            else:
+                response = PartitionProduceResponse(
+                    index=share.data.index,
                     base_offset=outcome.base_offset,
                     log_append_time_ms=outcome.log_append_time_ms,
                     log_start_offset=partition.log_start_offset,
-                ),
+                )
+                self._put(share, response)
+            self._send_if_complete()
+
+        partition.when_committed(when_committed)
+
+    def _check_request(self, share: _Share) -> tuple[PartitionLog, Topic]:
+        acks = self.request.acks
+        if acks not in LEGAL_ACKS:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1.")
+        if share.topic is None or isinstance(share.partition, ErrorCode):
+            assert isinstance(share.partition, ErrorCode)
+            raise KafkaError(share.partition)
+        if acks == -1 and share.topic.config.min_insync_replicas > 1:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, "min.insync.replicas is above 1 and this broker is the only replica."
             )
+        return share.partition, share.topic
 
-    partition.when_committed(when_committed)
-
-
-def _find_partition(request: ProduceRequest, context: RequestContext, topic: Topic | None, index: int) -> PartitionLog:
-    if request.acks not in LEGAL_ACKS:
-        raise Refusal(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; it can be -1, 0 or 1")
-    if topic is None:
-        by_id = context.api_version >= TOPIC_IDS_SINCE
-        raise Refusal(ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if request.acks == -1 and topic.config.min_insync_replicas > 1:
-        raise Refusal(ErrorCode.NOT_ENOUGH_REPLICAS, "min.insync.replicas is above 1 and this broker is alone")
-    match context.broker.topics.partition(topic.name, index):
-        case UnknownTopicOrPartition():
-            raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        case NotOpenYet():
-            raise Refusal(ErrorCode.LEADER_NOT_AVAILABLE)
-        case Stopped(reason=reason):
-            raise Refusal(ErrorCode.KAFKA_STORAGE_ERROR, reason)
-        case PartitionLog() as partition:
-            return partition
-
-
-def _check_batch(header: BatchHeader, config: TopicConfig, *, now_ms: int) -> None:
-    """What the topic's configuration and this stage of the broker ask of a batch."""
-    if header.is_transactional:
-        raise Refusal(ErrorCode.INVALID_TXN_STATE, "this broker has no transactions yet")
-    if config.message_timestamp_type == "LogAppendTime":
-        return
-    latest = now_ms + config.message_timestamp_after_max_ms
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    if header.max_timestamp > latest or 0 <= header.base_timestamp < earliest:
-        raise Refusal(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"Timestamps {header.base_timestamp} to {header.max_timestamp} of the batch are out of range; "
-            f"they should be within [{earliest}, {latest}]",
-        )
-
-
-def _is_compacted(topic: Topic) -> bool:
-    return "compact" in topic.config.cleanup_policy
-
-
-def _refused(index: int, refusal: Refusal) -> PartitionProduceResponse:
-    return PartitionProduceResponse(
-        index=index,
-        error_code=refusal.error_code,
-        base_offset=-1,
-        log_append_time_ms=-1,
-        log_start_offset=-1,
-        error_message=refusal.message or None,
-    )
-
-
-_Slot = tuple[list[PartitionProduceResponse | None], int]
-
-
-class _Answer:
-    """Gathers the results of a request's partitions, and answers when the last one is known."""
-
-    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
-        self._request = request
-        self._context = context
-        self.slots: list[list[PartitionProduceResponse | None]] = [
-            [None] * len(data.partition_data) for data in request.topic_data
-        ]
-        self._missing = 1 + sum(map(len, self.slots))  # one more for `all_asked`
-        self._has_error = False
-
-    def put(self, slot: _Slot, response: PartitionProduceResponse) -> None:
+    def _put(self, share: _Share, response: PartitionProduceResponse) -> None:
         """One partition's result is known."""
-        results, index = slot
-        results[index] = response
+        share.response = response
         self._has_error = self._has_error or response.error_code != ErrorCode.NONE
         self._missing -= 1
-        if self._missing == 0:
-            self._send()
 
-    def all_asked(self) -> None:
-        """Every partition has been asked; with acks=0 nobody waits for what comes of it."""
-        self._missing -= 1
-        if self._request.acks == 0:
-            if self._has_error:
-                self._context.close("acks-0-failed")  # what else could tell the client
-            else:
-                self._context.skip()
-        elif self._missing == 0:
-            self._send()
-
-    def _send(self) -> None:
-        if self._request.acks == 0:
+    def _send_if_complete(self) -> None:
+        if self._missing or self.request.acks == 0:
             return
-        self._context.answer(
+        self.context.answer(
             ProduceResponse(
                 responses=tuple(
                     TopicProduceResponse(
                         name=data.name,
                         topic_id=data.topic_id,
-                        partition_responses=tuple(result for result in results if result is not None),
+                        partition_responses=tuple(share.response for share in shares if share.response is not None),
                     )
-                    for data, results in zip(self._request.topic_data, self.slots, strict=True)
+                    for data, shares in zip(self.request.topic_data, self.shares, strict=True)
                 )
             )
         )
+
+
+def _check_batch(header: BatchHeader, config: TopicConfig, *, now_ms: int) -> None:
+    """What the topic's configuration and this stage of the broker ask of a batch.
+
+    Raises:
+        KafkaError: INVALID_TXN_STATE or INVALID_TIMESTAMP.
+    """
+    if header.is_transactional:
+        raise KafkaError(
+            ErrorCode.INVALID_TXN_STATE, "The batch is not part of a transaction: this broker has none yet."
+        )
+    if config.message_timestamp_type == "LogAppendTime":
+        return
+    latest = now_ms + config.message_timestamp_after_max_ms
+    earliest = now_ms - config.message_timestamp_before_max_ms
+    if header.max_timestamp > latest or 0 <= header.base_timestamp < earliest:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"Timestamps {header.base_timestamp} to {header.max_timestamp} of the batch are out of range. "
+            f"They should be within [{earliest}, {latest}].",
+        )
+
+
+def _refused(share: _Share, error_code: ErrorCode, message: str) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=share.data.index,
+        error_code=error_code,
+        base_offset=-1,
+        log_append_time_ms=-1,
+        log_start_offset=-1,
+        error_message=message,
+    )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from msgspec import UNSET
 
 from exactlog.cli.errors import NotFoundError
 from exactlog.cli.output import write_object, write_rows
@@ -14,6 +15,18 @@ from exactlog.core.deltalog.commit_format import DeltaCommit
 from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY
 from exactlog.core.model.ids import Offset, TopicPartition
 from exactlog.storage.table_reader import TableReader, find_tables, open_table
+
+_TABLE_COLUMNS = (
+    "topic",
+    "partition",
+    "version",
+    "log_start_offset",
+    "last_stable_offset",
+    "end_offset",
+    "segments",
+    "bytes",
+)
+_VERSION_COLUMNS = ("topic", "partition", "version", "timestamp", "adds", "removes", "end_offset", "txn_id")
 
 path_argument = click.argument("path", type=click.Path(path_type=Path))
 
@@ -30,10 +43,9 @@ def inspect(settings: Settings, /, *, path: Path) -> None:
     """Say what there is: the partitions of a data directory, or the table of one partition."""
     tables = tables_at(path)
     if is_table(path):
-        write_object(describe_table(path, tables[0]), output=settings.output_of_list())
-        return
-    columns = ["topic", "partition", "version", "log_start_offset", "last_stable_offset", "end_offset", "segments", "bytes"]
-    write_rows(map(summarise_table, tables), columns=columns, output=settings.output_of_list())
+        write_object(describe_table(tables[0]), output=settings.output_of_list())
+    else:
+        write_rows(map(summarise_table, tables), columns=_TABLE_COLUMNS, output=settings.output_of_list())
 
 
 @log.command()
@@ -48,20 +60,104 @@ def versions(settings: Settings, /, *, path: Path, limit: int, is_all: bool) -> 
         for table in tables_at(path)
         for commit in table.versions(limit=None if is_all else limit, newest_first=True)
     )
-    columns = ["topic", "partition", "version", "timestamp", "adds", "removes", "offset_start", "end_offset", "txn_id"]
-    write_rows(rows, columns=columns, output=settings.output_of_list())
+    write_rows(rows, columns=_VERSION_COLUMNS, output=settings.output_of_list())
 
 
 @log.command()
 @path_argument
-@click.option("--as-of", metavar="VERSION|TIMESTAMP", help="The records as of a delta version or a time (RFC 3339).")
+@click.option("--as-of", metavar="VERSION|TIMESTAMP", help="The records as of a delta version, or a time (RFC 3339).")
 @click.option("--from", "from_offset", type=click.IntRange(0), default=0, help="The first offset.")
 @click.option("--to", "to_offset", type=click.IntRange(0), help="The offset to stop before.")
 @click.pass_obj
-def read(
-    settings: Settings, /, *, path: Path, as_of: str | None, from_offset: int, to_offset: int | None
-) -> None:
+def read(settings: Settings, /, *, path: Path, as_of: str | None, from_offset: int, to_offset: int | None) -> None:
     """Print the records of a partition, or of every partition of a data directory."""
     moment = None if as_of is None else parse_as_of(as_of)
-    rows = (row for table in tables_at(path) for row in _read_table(table, moment, from_offset, to_offset))
+    rows = (
+        row
+        for table in tables_at(path)
+        for row in read_table(table, moment, from_offset=from_offset, to_offset=to_offset)
+    )
     write_records(rows, output=settings.output_of_records())
+
+
+def is_table(path: Path) -> bool:
+    """Whether the directory is one partition; else it is taken for a data directory."""
+    return (path / DELTA_LOG_DIRECTORY).is_dir()
+
+
+def tables_at(path: Path) -> list[TableReader]:
+    """The table of a partition directory, or those of a data directory.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    paths = [path] if is_table(path) else find_tables(path) if path.is_dir() else []
+    if not paths:
+        raise NotFoundError(
+            f"{path} is no partition and no data directory",
+            hint="A partition directory is named topic=NAME-part=N; a data directory holds some of them.",
+        )
+    return [open_table(each) for each in paths]
+
+
+def describe_table(table: TableReader) -> dict[str, object]:
+    """All about one table."""
+    snapshot, metadata = table.snapshot(), table.metadata
+    return summarise_table(table) | {
+        "timestamp": snapshot.timestamp,
+        "leader_epoch": snapshot.leader_epoch,
+        "topic_id": str(metadata.topic_id),
+        "created": metadata.created,
+        "format_version": metadata.format_version,
+        "config": metadata.config,
+        "origins": len(snapshot.origins),
+        "segment_files": [segment.name for segment in snapshot.segments],
+    }
+
+
+def summarise_table(table: TableReader) -> dict[str, object]:
+    """The size and the cursors of one table."""
+    snapshot = table.snapshot()
+    return {
+        "topic": table.metadata.topic,
+        "partition": table.metadata.partition,
+        "version": snapshot.version,
+        "log_start_offset": snapshot.log_start_offset,
+        "last_stable_offset": snapshot.last_stable_offset,
+        "end_offset": snapshot.next_offset,
+        "segments": len(snapshot.segments),
+        "bytes": sum(segment.size for segment in snapshot.segments),
+    }
+
+
+def version_row(table: TableReader, commit: DeltaCommit) -> dict[str, object]:
+    """One version: when, by whom, what it changed."""
+    return {
+        "topic": table.metadata.topic,
+        "partition": table.metadata.partition,
+        "version": commit.version,
+        "timestamp": commit.timestamp,
+        "txn_id": commit.txn_id,
+        "adds": sum(operation.type == "add" for operation in commit.operations),
+        "removes": sum(operation.type == "remove" for operation in commit.operations),
+        "end_offset": commit.end_offset,
+        "last_stable_offset": commit.last_stable_offset,
+        "log_start_offset": commit.log_start_offset,
+        "leader_epoch": commit.leader_epoch,
+        "changes_metadata": commit.metadata is not UNSET,
+    }
+
+
+def read_table(
+    table: TableReader, moment: AsOfVersion | AsOfTime | None, *, from_offset: int, to_offset: int | None
+) -> Iterator[dict[str, object]]:
+    """The records of one table as rows."""
+    place = TopicPartition(table.metadata.topic, table.metadata.partition)
+    found = table.read(
+        Offset(from_offset),
+        None if to_offset is None else Offset(to_offset),
+        as_of_version=moment.version if isinstance(moment, AsOfVersion) else None,
+        as_of_timestamp=moment.timestamp_ms if isinstance(moment, AsOfTime) else None,
+    )
+    for each in found:
+        yield record_row(place, each.batch, each.record, delta_version=each.delta_version)

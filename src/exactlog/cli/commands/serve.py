@@ -40,8 +40,6 @@ class RunningNode(Protocol):
     def cluster_id(self) -> str: ...
     @property
     def node_id(self) -> int: ...
-    @property
-    def stop_reason(self) -> str | None: ...
 
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
@@ -49,14 +47,8 @@ class RunningNode(Protocol):
     def kill(self) -> None: ...
 
 
-class BrokerStoppedError(ExactlogError):
-    """The broker stopped by itself; the message says why."""
-
-    code = "broker-stopped"
-
-
 class CannotStartError(ExactlogError):
-    """The broker cannot start where it was told to."""
+    """The operating system does not let the broker start: its directory, mostly."""
 
     code = "cannot-start"
 
@@ -185,17 +177,15 @@ async def serve_until_asked(
     """Start the node, and stop it when asked to.
 
     Raises:
-        CannotStartError: the address or the directory cannot be had.
-        BrokerStoppedError: the node stopped without being asked.
+        CannotStartError: the operating system refuses something. Other errors of a node's start come as they are.
+        NodeStoppedError: the node stopped without being asked; the message says why.
     """
     try:
         await _start(node, requests)
-        has_stopped_by_itself = await _run(node, requests, on_ready)
+        await _run(node, requests, on_ready)
     except _InsistedError:
         node.kill()
         return ExitCode.INTERRUPTED
-    if has_stopped_by_itself:
-        raise BrokerStoppedError(f"the broker stopped by itself: {node.stop_reason}")
     return ExitCode.OK
 
 
@@ -214,22 +204,18 @@ async def _start(node: RunningNode, requests: StopRequests) -> None:
         place = f": {error.filename}" if error.filename else ""
         raise CannotStartError(
             f"the broker cannot start: {error.strerror or error}{place}",
-            hint="Another --port (0 takes a free one), --host or --data-dir may do.",
+            hint="Another --data-dir may do.",
         ) from error
 
 
-async def _run(node: RunningNode, requests: StopRequests, on_ready: Callable[[RunningNode], None]) -> bool:
-    """Whether the started node has stopped by itself; it is stopped in any case when this returns."""
+async def _run(node: RunningNode, requests: StopRequests, on_ready: Callable[[RunningNode], None]) -> None:
     try:
         on_ready(node)
-        has_stopped_by_itself = await _first_of(node.wait_stopped(), requests.wait_asked()) == 0
-        await requests.unless_insisted(node.stop())
-    except _InsistedError:
-        raise
+        await _first_of(node.wait_stopped(), requests.wait_asked())
     except BaseException:
         node.kill()
         raise
-    return has_stopped_by_itself
+    await requests.unless_insisted(node.stop())
 
 
 async def _first_of(*steps: Coroutine[Any, Any, object]) -> int:
