@@ -67,7 +67,8 @@ fix: $(VENV)/.dev ## format, and repair what the linter can
 
 .PHONY: docs
 docs: $(VENV)/.dev ## write the generated parts of the documentation anew
-	@$(BIN)/python tools/api_table.py --write
+	@$(BIN)/python -m tools.api_table --write
+	@$(BIN)/python -m tools.configuration_page
 
 .PHONY: lock
 lock: $(VENV)/.run ## pin the newest allowed versions in requirements/

@@ -20,8 +20,8 @@ class Version(NamedTuple):
 
 def versions_of(directory: Path) -> list[Version]:
     """Every version of a partition, oldest first."""
-    rows = _json_lines("log", "versions", directory)
-    return [Version(row["version"], row["timestamp"], row["end_offset"]) for row in rows]
+    newest_first = _json_lines("log", "versions", directory, "--all")
+    return [Version(row["version"], row["timestamp"], row["end_offset"]) for row in reversed(newest_first)]
 
 
 def read_as_of(directory: Path, version: int) -> list[Flight]:

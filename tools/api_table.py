@@ -1,12 +1,11 @@
 """The table of what works, made from the broker's own API table.
 
-python tools/api_table.py            print the table
-python tools/api_table.py --write    write it into README.md
-python tools/api_table.py --check    exit 1 when README.md has another one
+python -m tools.api_table            print the table
+python -m tools.api_table --write    write it into README.md
+python -m tools.api_table --check    exit 1 when README.md has another one
 """
 
 import argparse
-import importlib
 import inspect
 import re
 import sys
@@ -20,15 +19,11 @@ BEGIN = "<!-- the table of APIs: `make docs` writes it -->"
 END = "<!-- end of the table of APIs -->"
 
 
-def module_name(api_name: str) -> str:
-    """`AddPartitionsToTxn` -> `add_partitions_to_txn`: the basename of everything about an API."""
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", api_name).lower()
-
-
-def not_done(api_name: str) -> str:
-    """What the handler's own docstring says is missing: its paragraph `Not done: ...`."""
-    docstring = inspect.getdoc(importlib.import_module(f"exactlog.broker.apis.{module_name(api_name)}")) or ""
-    match = re.search(r"^Not done: (.*?)(?=\n\s*\n|\n[A-Z][A-Za-z ]*: |\Z)", docstring, re.MULTILINE | re.DOTALL)
+def not_done(doc: str) -> str:
+    """What a handler's docstring says is missing: its paragraph `Not done: ...`."""
+    match = re.search(
+        r"^Not done: (.*?)(?=\n\s*\n|\n[A-Z][A-Za-z ]*: |\Z)", inspect.cleandoc(doc), re.MULTILINE | re.DOTALL
+    )
     return " ".join(match[1].split()).removesuffix(".") if match else ""
 
 
@@ -36,9 +31,9 @@ def table_lines() -> Iterator[str]:
     """The table, in the order of the keys."""
     yield "| API | key | versions | not done yet |"
     yield "|---|---:|---|---|"
-    for api in sorted(API_TABLE, key=lambda row: row.key):
-        versions = f"{api.min_version}-{api.max_version}"
-        yield f"| {api.name} | {int(api.key)} | {versions} | {not_done(api.name)} |".replace("  |", " |")
+    for key, api in sorted(API_TABLE.items()):
+        cells = (api.name, str(int(key)), f"{api.min_version}-{api.max_version}", not_done(api.doc))
+        yield f"| {' | '.join(cells)} |".replace("|  |", "| |")
 
 
 def with_table(page: str) -> str:

@@ -3,11 +3,12 @@
 A page's fenced blocks run from top to bottom in an empty folder, in one shell:
 
 - `sh`: commands.
-- `console`: commands after `$ `, and what they print; `…` stands for anything. Output that differs fails the page.
+- `console`: commands after `$ `, and what they print; `…` stands for anything. Output that differs fails the page; a
+  block that shows none at all is not compared.
 - `python`: a program.
 
-Other languages are only shown. A runnable block that must not run has `<!-- not run: the reason -->` before it. Port
-9092 becomes a free one, and a command that ends with `&` has started when that port answers.
+Other languages are only shown. A runnable block that must not run has `<!-- not run: the reason -->` before it. The
+usual port becomes a free one, named or not, and a command that ends with `&` has started when that port answers.
 """
 
 import re
@@ -56,9 +57,11 @@ def commands(block: Block) -> Iterator[Command]:
         case "python":
             yield Command(block.line, f"{sys.executable} - <<'END_OF_PROGRAM'\n{block.text}END_OF_PROGRAM\n", None)
         case "console":
-            for transcript in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
-                script, expected = _command_and_output(transcript)
-                yield Command(block.line, script, expected)
+            transcripts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]
+            parts = [_command_and_output(transcript) for transcript in transcripts]
+            is_output_shown = any(output for _, output in parts)
+            for script, output in parts:
+                yield Command(block.line, script, output if is_output_shown else None)
 
 
 def _command_and_output(transcript: str) -> tuple[str, str]:
@@ -82,6 +85,7 @@ def shell_script(to_run: list[Command], *, port: int) -> str:
     parts = [
         "set -euo pipefail",
         "exec 2>&1",
+        f"export EXACTLOG_PORT={port} EXACTLOG_BOOTSTRAP=127.0.0.1:{port}",
         "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT",
         f"wait_for_port() {{ until (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.05; done; }}",
     ]

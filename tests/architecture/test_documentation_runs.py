@@ -87,6 +87,12 @@ def test_a_transcript_is_cut_into_commands_and_their_output() -> None:
     assert list(commands(block)) == [Command(1, "echo a \\\n   b\n", "a b\n"), Command(1, "true\n", "")]
 
 
+def test_a_transcript_without_any_output_is_not_compared() -> None:
+    block = Block(1, "console", "$ echo a\n$ echo b\n", "")
+
+    assert [command.expected for command in commands(block)] == [None, None]
+
+
 def test_output_that_differs_from_the_page_is_noticed(tmp_path: Path) -> None:
     block = Block(1, "console", "$ echo port 9092\nport 9092\n$ echo other\nsomething\n", "")
     to_run = list(commands(block))

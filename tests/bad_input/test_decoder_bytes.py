@@ -1,6 +1,7 @@
 """Bytes that are no message: every decoder refuses them with `DecodeError`, and makes nothing large of them first."""
 
 import tracemalloc
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -25,10 +26,8 @@ MEMORY_BYTES_MAX = 256 * 1024
 
 def refuse_or_decode(message_class, version, buffer):
     """Whatever the bytes are, the decoder either makes a message of them or says `DecodeError`."""
-    try:
+    with suppress(DecodeError):
         decode(message_class, version, buffer)
-    except DecodeError as error:
-        assert str(error)
 
 
 @pytest.mark.parametrize("case", MESSAGES_AND_VERSIONS, ids=name_of)

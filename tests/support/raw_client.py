@@ -114,6 +114,10 @@ class RawClient:
         finally:
             self._socket.settimeout(ANSWER_TIMEOUT_S)
 
+    def waits_for_answer(self):
+        """Waits until bytes of an answer arrive, and leaves them there; False when the connection ends instead."""
+        return bool(self._socket.recv(1, socket.MSG_PEEK))
+
     def is_closed(self):
         """Waits for the end of the connection; False when anything else comes first."""
         try:

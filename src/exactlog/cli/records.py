@@ -20,6 +20,9 @@ RECORD_HEADING: Final = f"{'PARTITION':>9}  {'OFFSET':>10}  {'TIME':<24}  KEY  V
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
+_TIMESTAMP_TYPES: Final = {False: "CreateTime", True: "LogAppendTime"}
+
+
 class _Base64(Struct, frozen=True, forbid_unknown_fields=True):
     base64: bytes
 
@@ -39,7 +42,7 @@ class _RecordDocument(Struct, frozen=True, forbid_unknown_fields=True):
     value: _Content = None
     headers: Sequence[tuple[str, _Content]] = ()
     transactional: object = None
-    control: bool = False
+    control: bool | None = None
     producer_id: object = None
     producer_epoch: object = None
     sequence: object = None
@@ -59,25 +62,30 @@ class ProducibleRecord(Struct, frozen=True):
 
 
 def record_row(
-    place: TopicPartition, batch: BatchHeader, record: Record, *, delta_version: DeltaVersion | None = None
+    place: TopicPartition,
+    record: Record,
+    *,
+    batch: BatchHeader | None,
+    delta_version: DeltaVersion | None = None,
 ) -> dict[str, object]:
-    """The record with all that is known about it, ready for JSON; what it does not have is null."""
-    has_producer = batch.producer_id != NO_PRODUCER_ID
-    has_sequence = has_producer and batch.base_sequence != NO_SEQUENCE
+    """The record with all that is known about it, ready for JSON; what it does not have is null.
+
+    Args:
+        batch: the header of the batch it came in; None where that is not known.
+        delta_version: the version that added it; None where that is not known.
+    """
     return {
         "topic": place.topic,
         "partition": place.partition,
         "offset": record.offset,
         "timestamp": None if record.timestamp_ms == NO_TIMESTAMP else record.timestamp_ms,
-        "timestamp_type": "LogAppendTime" if batch.is_log_append_time else "CreateTime",
+        "timestamp_type": None if batch is None else _TIMESTAMP_TYPES[batch.is_log_append_time],
         "key": encode_bytes(record.key),
         "value": encode_bytes(record.value),
         "headers": [[name, encode_bytes(value)] for name, value in record.headers],
-        "transactional": batch.is_transactional,
-        "control": batch.is_control,
-        "producer_id": batch.producer_id if has_producer else None,
-        "producer_epoch": batch.producer_epoch if has_producer else None,
-        "sequence": add_to_sequence(batch.base_sequence, record.offset - batch.base_offset) if has_sequence else None,
+        "transactional": None if batch is None else batch.is_transactional,
+        "control": None if batch is None else batch.is_control,
+        **_producer_of(record, batch),
         "delta_version": delta_version,
     }
 
@@ -134,6 +142,17 @@ def parse_record(line: str | bytes, *, number: int) -> ProducibleRecord:
         timestamp_ms=NO_TIMESTAMP if document.timestamp is None else TimestampMs(document.timestamp),
     )
     return ProducibleRecord(record, document.partition)
+
+
+def _producer_of(record: Record, batch: BatchHeader | None) -> dict[str, int | None]:
+    if batch is None or batch.producer_id == NO_PRODUCER_ID:
+        return dict.fromkeys(("producer_id", "producer_epoch", "sequence"))
+    has_sequence = batch.base_sequence != NO_SEQUENCE
+    return {
+        "producer_id": batch.producer_id,
+        "producer_epoch": batch.producer_epoch,
+        "sequence": add_to_sequence(batch.base_sequence, record.offset - batch.base_offset) if has_sequence else None,
+    }
 
 
 def _decode_bytes(value: _Content) -> bytes | None:

@@ -207,8 +207,8 @@ class Connection(asyncio.BufferedProtocol):
         self._flush()
         if self._owner.is_reading_paused:
             self._pause_server_wide()
-        if not self._pauses and not self._is_reading and self._handle_frames():
-            self._start_reading()
+        if not self._pauses and not self._is_reading and self._handle_frames() and not self._pauses:
+            self._resume_reading()
 
     def resume_server_wide(self) -> None:
         """The server reads again."""
@@ -361,8 +361,8 @@ class Connection(asyncio.BufferedProtocol):
             self._owner.metrics.reading_paused.inc()
             self._transport.pause_reading()
 
-    def _start_reading(self) -> None:
-        if not self._pauses and self._transport is not None:
+    def _resume_reading(self) -> None:
+        if not self._is_reading and self._transport is not None and not self._transport.is_closing():
             self._is_reading = True
             self._transport.resume_reading()
 
@@ -376,13 +376,11 @@ class Connection(asyncio.BufferedProtocol):
 
         To close with bytes unread would reset the connection, and a reset destroys answers the peer has not read.
         """
-        assert self._transport is not None
         self._end("shutdown")
         self._owner.note_closing(self)
-        self._transport.write_eof()
-        if not self._is_reading:
-            self._is_reading = True
-            self._transport.resume_reading()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()
+            self._resume_reading()
 
     def _end(self, reason: str) -> None:
         self._reason = reason

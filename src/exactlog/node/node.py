@@ -38,6 +38,8 @@ from exactlog.storage.settings import FlushMode
 _logger = logging.getLogger(__name__)
 
 CATALOG_NAME = "catalog.db"
+_ROOT_IN_MEMORY = "/exactlog"
+_BACKGROUND_THREADS = 2
 _PRODUCER_EXPIRY_CHECK_MS = 600_000  # as Apache Kafka: the expiration itself is a day
 DRAIN_MS = 5_000
 """How long a stop waits for requests in flight."""
@@ -67,8 +69,8 @@ class Node:
         self.port = config.port
         self.cluster_id = ""
         self.stop_reason: str | None = None
-        self._clock: Clock = clock or SystemClock()
-        self._filesystem: Filesystem = filesystem or (MemoryFilesystem() if config.data_dir is None else OsFilesystem())
+        self.clock: Clock = clock or SystemClock()
+        self.filesystem: Filesystem = filesystem or (MemoryFilesystem() if config.data_dir is None else OsFilesystem())
         self._lock: DirectoryLock | None = None
         self._parts: _Parts | None = None
         self._stopped = asyncio.Event()
@@ -147,37 +149,52 @@ class Node:
 
 
 class _Parts:
-    """The parts of a started node."""
+    """The parts of a started node, from the disk up to the socket."""
 
     def __init__(self, node: Node) -> None:
-        config, clock, metrics, filesystem = node.config, node._clock, node.metrics_registry, node._filesystem  # noqa: SLF001  one thing in two classes
-        loop = asyncio.get_running_loop()
-        root = str(config.data_dir) if config.data_dir is not None else "/exactlog"
-        flush_mode = FlushMode(config.flush_mode)
-        filesystem.make_directories(root)
-        self.catalog = Catalog(None if config.data_dir is None else f"{root}/{CATALOG_NAME}")
+        config = node.config
+        self._node = node
+        self._loop = asyncio.get_running_loop()
+        self._root = str(config.data_dir) if config.data_dir is not None else _ROOT_IN_MEMORY
+        self._flush_mode = FlushMode(config.flush_mode)
+        self._executor = ThreadPoolExecutor(_BACKGROUND_THREADS, thread_name_prefix="exactlog-background")
+        node.filesystem.make_directories(self._root)
+        self.catalog = Catalog(None if config.data_dir is None else f"{self._root}/{CATALOG_NAME}")
         leader_epoch = self.catalog.advance_owner_epoch()
-        self._executor = ThreadPoolExecutor(2, thread_name_prefix="exactlog-background")
-        self.background = BackgroundWork(loop, self._executor, on_sync_failed=node.on_sync_failed)
-        open_files = OpenFiles(filesystem, files_max=config.open_files_max)
-        self.engine = FilesEngine(filesystem, open_files)
+        self.background = BackgroundWork(self._loop, self._executor, on_sync_failed=node.on_sync_failed)
+        self._open_files = OpenFiles(node.filesystem, files_max=config.open_files_max)
+        self.engine = FilesEngine(node.filesystem, self._open_files)
         self.committer = RoundCommitter(
             self.engine,
-            flush_mode=flush_mode,
-            loop=loop,
-            clock=clock,
-            metrics=metrics,
+            flush_mode=self._flush_mode,
+            loop=self._loop,
+            clock=node.clock,
+            metrics=node.metrics_registry,
             on_sync_failed=node.on_sync_failed,
         )
+        self.topics = self._load_topics(leader_epoch)
+        self.services = self._assemble_services(leader_epoch)
+        self.dispatcher = Dispatcher(self.services)
+        self.server = TcpServer(self.dispatcher, _network_limits(config), node.metrics_registry, node.clock)
+        self.committer.bound_uncommitted(
+            UNCOMMITTED_BYTES_PER_BROKER_MAX, pause=self.server.pause_reading, resume=self.server.resume_reading
+        )
+        self._timers: list[asyncio.TimerHandle] = []
+        if self._flush_mode is FlushMode.INTERVAL:
+            self._every(config.flush_interval_ms, self.committer.sync)
+        self._every(_PRODUCER_EXPIRY_CHECK_MS, self._expire_producers)
+
+    def _load_topics(self, leader_epoch: int) -> TopicRegistry:
+        config = self._node.config
         store = PartitionStore(
-            filesystem,
-            root,
-            open_files=open_files,
-            clock=clock,
+            self._node.filesystem,
+            self._root,
+            open_files=self._open_files,
+            clock=self._node.clock,
             settings=NodeSettings(
                 node_id=config.node_id,
                 leader_epoch=leader_epoch,
-                flush_mode=flush_mode,
+                flush_mode=self._flush_mode,
                 checkpoint_interval=config.delta_checkpoint_interval,
                 checkpoint_min_interval_ms=config.delta_checkpoint_min_interval_ms,
             ),
@@ -185,11 +202,19 @@ class _Parts:
             mark_dirty=self.committer.mark_dirty,
         )
         store.prepare()
-        self.topics = TopicRegistry(
-            catalog=self.catalog, store=store, topic_defaults=config.topic_defaults, clock=clock, metrics=metrics
+        topics = TopicRegistry(
+            catalog=self.catalog,
+            store=store,
+            topic_defaults=config.topic_defaults,
+            clock=self._node.clock,
+            metrics=self._node.metrics_registry,
         )
-        self.topics.load()
-        self.services = BrokerServices(
+        topics.load()
+        return topics
+
+    def _assemble_services(self, leader_epoch: int) -> BrokerServices:
+        node, config = self._node, self._node.config
+        return BrokerServices(
             config=config,
             cluster_id=_cluster_id(self.catalog),
             leader_epoch=leader_epoch,
@@ -198,40 +223,21 @@ class _Parts:
             fetch_budget=FetchBudget(
                 config.fetch_bytes_in_flight_max, bytes_in_flight=lambda: self.server.pending_bytes
             ),
-            clock=clock,
-            metrics=metrics,
+            clock=node.clock,
+            metrics=node.metrics_registry,
             advertised=lambda: Address(*(config.advertised_address or (node.host, node.port))),
             api_versions=ADVERTISED_VERSIONS,
-        )
-        self.dispatcher = Dispatcher(self.services)
-        self.server = TcpServer(
-            self.dispatcher,
-            NetworkLimits(
-                frame_bytes_max=config.socket_request_max_bytes,
-                connections_max=config.connections_max,
-                idle_ms_max=config.connections_max_idle_ms,
-            ),
-            metrics,
-            clock,
-        )
-        self._timers: list[asyncio.TimerHandle] = []
-        if flush_mode is FlushMode.INTERVAL:
-            self._every(config.flush_interval_ms, self.committer.sync)
-        self._every(_PRODUCER_EXPIRY_CHECK_MS, self._expire_producers)
-        self.committer.bound_uncommitted(
-            UNCOMMITTED_BYTES_PER_BROKER_MAX, pause=self.server.pause_reading, resume=self.server.resume_reading
         )
 
     def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
         """Calls `work` again and again until the node ends."""
-        loop = asyncio.get_running_loop()
         index = len(self._timers)
 
         def go_off() -> None:
-            self._timers[index] = loop.call_later(interval_ms / 1000, go_off)
+            self._timers[index] = self._loop.call_later(interval_ms / 1000, go_off)
             work()
 
-        self._timers.append(loop.call_later(interval_ms / 1000, go_off))
+        self._timers.append(self._loop.call_later(interval_ms / 1000, go_off))
 
     def _expire_producers(self) -> None:
         now_ms = self.services.clock.now_ms()
@@ -259,6 +265,14 @@ class _Parts:
         self.topics.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
         self.catalog.close()
+
+
+def _network_limits(config: BrokerConfig) -> NetworkLimits:
+    return NetworkLimits(
+        frame_bytes_max=config.socket_request_max_bytes,
+        connections_max=config.connections_max,
+        idle_ms_max=config.connections_max_idle_ms,
+    )
 
 
 def _cluster_id(catalog: Catalog) -> str:

@@ -197,7 +197,8 @@ class MemoryFile:
             position += len(buffer)
 
     def read_at(self, size: int, position: int) -> bytes:
-        return bytes(memoryview(self._bytes)[position : position + size])
+        # A slice is a copy made in one step; a view would keep the thread that writes from making the file longer.
+        return bytes(self._bytes[position : position + size])
 
     def truncate(self, size: int) -> None:
         if size < len(self._bytes):
@@ -229,6 +230,7 @@ class MemoryFilesystem:
         del read_only
         found = self._files.get(path)
         if found is None:
+            self._refuse_directory(path)
             if not create:
                 raise _error(errno.ENOENT, path)
             found = self._files[path] = MemoryFile()
@@ -259,12 +261,15 @@ class MemoryFilesystem:
     def make_directories(self, path: str) -> None:
         if path in self._directories:
             return
+        if path in self._files:
+            raise _error(errno.EEXIST, path)
         parent = _parent(path)
         self.make_directories(parent)
         self._directories[parent].add(_name(path))
         self._directories[path] = set()
 
     def remove(self, path: str) -> None:
+        self._refuse_directory(path)
         if path not in self._files:
             raise _error(errno.ENOENT, path)
         del self._files[path]
@@ -277,10 +282,15 @@ class MemoryFilesystem:
         self._directories[_parent(path)].discard(_name(path))
 
     def rename(self, source: str, target: str) -> None:
+        if source == target and self.exists(source):
+            return
         if source in self._files:
+            self._refuse_directory(target)
             self._enter(target)
             self._files[target] = self._files.pop(source)
         elif source in self._directories:
+            if self._directories.get(target):
+                raise _error(errno.ENOTEMPTY, target)
             self._enter(target)
             self._move_directory(source, target)
         else:
@@ -288,7 +298,7 @@ class MemoryFilesystem:
         self._directories[_parent(source)].discard(_name(source))
 
     def link(self, source: str, target: str) -> None:
-        if target in self._files:
+        if self.exists(target):
             raise _error(errno.EEXIST, target)
         file = self.open(source)
         self._enter(target)
@@ -297,6 +307,10 @@ class MemoryFilesystem:
     def sync_directory(self, path: str) -> None:
         if path not in self._directories:
             raise _error(errno.ENOENT, path)
+
+    def _refuse_directory(self, path: str) -> None:
+        if path in self._directories:
+            raise _error(errno.EISDIR, path)
 
     def _enter(self, path: str) -> None:
         parent = _parent(path)

@@ -228,7 +228,7 @@ def decide_and_replay(sent, kafkas_decisions):
         # Kafka 4.4 does not have KAFKA-15591 yet: to it no log is empty for ever.
         decision = states.decide(header, log_is_empty_forever=False)
         if decision == Fresh():
-            header = header.assigned(base_offset=next_offset, leader_epoch=0)
+            header = header.placed(base_offset=next_offset, leader_epoch=0)
             states.replay(header)
             next_offset = header.next_offset
         decisions.append(as_kafka_says_it(decision))

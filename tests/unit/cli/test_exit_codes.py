@@ -10,6 +10,9 @@ from exactlog.core.model.errors import (
     DirectoryLockedError,
     ExactlogError,
     KafkaError,
+    OffsetOutOfRangeError,
+    VersionExpiredError,
+    VersionUnknownError,
 )
 
 
@@ -28,6 +31,9 @@ class UnavailableError(ExactlogError):
         (ConfigError("x"), 2),
         (NotFoundError("x"), 3),
         (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 3),
+        (VersionExpiredError("t", oldest=1), 3),
+        (VersionUnknownError("t", newest=1), 3),
+        (OffsetOutOfRangeError("t", oldest=1), 3),
         (KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS), 4),
         (KafkaError(ErrorCode.PRODUCER_FENCED), 4),
         (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 5),

@@ -17,7 +17,7 @@ from exactlog.cli.records import (
 from exactlog.core.model.ids import NO_TIMESTAMP, TopicPartition
 from exactlog.core.record.batch_builder import NewRecord, build_batch
 from exactlog.core.record.batch_format import decode_header
-from exactlog.core.record.record_format import decode_records
+from exactlog.core.record.record_format import Record, decode_records
 
 ORDERS = TopicPartition("orders", 3)
 
@@ -25,7 +25,7 @@ ORDERS = TopicPartition("orders", 3)
 def rows_of(records, *, delta_version=None, **batch):
     content = build_batch(records, **batch)
     header = decode_header(content)
-    return [record_row(ORDERS, header, record, delta_version=delta_version) for record in decode_records(content)]
+    return [record_row(ORDERS, record, batch=header, delta_version=delta_version) for record in decode_records(content)]
 
 
 def test_a_record_is_printed_with_all_its_fields_in_order():
@@ -70,6 +70,14 @@ def test_a_batch_stamped_by_the_broker_says_so():
     [row] = rows_of([NewRecord(b"v", timestamp_ms=1)], append_time_ms=77)
 
     assert (row["timestamp"], row["timestamp_type"]) == (77, "LogAppendTime")
+
+
+def test_what_is_not_known_of_a_record_is_null():
+    row = record_row(ORDERS, Record(4, 1, None, b"v"), batch=None)
+
+    unknown = {"timestamp_type", "transactional", "control", "producer_id", "producer_epoch", "sequence"}
+    assert tuple(row) == RECORD_FIELDS
+    assert {row[name] for name in unknown} == {None}
 
 
 def test_a_record_without_a_time_has_null():

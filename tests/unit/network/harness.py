@@ -1,10 +1,10 @@
 """A served toy handler and peers of it on real sockets."""
 
 import asyncio
+import contextlib
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 
 from exactlog.core.model.metrics import Registry
 from exactlog.network import Connection, NetworkLimits, Reply, TcpServer
@@ -84,7 +84,9 @@ class ToyPeer:
         self.writer.write(framed(*frames))
 
     def send_raw(self, raw: bytes) -> None:
-        self.writer.write(raw)
+        """Send, unless the server has hung up already."""
+        if not self.writer.transport.is_closing():
+            self.writer.write(raw)
 
     async def receive(self) -> bytes:
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
@@ -103,17 +105,14 @@ class ToyPeer:
 
     async def close(self) -> None:
         self.writer.close()
-        try:
+        with contextlib.suppress(OSError):
             await self.writer.wait_closed()
-        except OSError:
-            return
 
     def half_close(self) -> None:
         """Say that nothing more comes, unless the server has hung up already."""
-        try:
-            self.writer.write_eof()
-        except OSError:
-            return
+        if not self.writer.transport.is_closing():
+            with contextlib.suppress(OSError):
+                self.writer.write_eof()
 
     def reset(self) -> None:
         """Vanish without a goodbye."""
@@ -164,7 +163,7 @@ class Served:
             await peer.close()
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def serving(
     on_frame: Callable[[Connection, bytearray, Reply], None] = echo, **limits: int
 ) -> AsyncIterator[Served]:

@@ -19,6 +19,7 @@ from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import KafkaError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -123,7 +124,10 @@ class _Produce:
             is_zstd_known=self.context.api_version >= ZSTD_SINCE,
         )
         if isinstance(validated, InvalidRecords):
-            raise KafkaError(validated.error_code, validated.message)
+            self._put(
+                share, _refused(share, validated.error_code, validated.message, batch_index=validated.batch_index)
+            )
+            return
         _check_batch(validated.header, topic.config, now_ms=now_ms)
         outcome = partition.append(validated.header, memoryview(records), now_ms=now_ms)
 
@@ -164,7 +168,11 @@ class _Produce:
         self._missing -= 1
 
     def _send_if_complete(self) -> None:
-        if self._missing or self.request.acks == 0:
+        if self.request.acks == 0:
+            if self._has_error:  # found out after the request was let go
+                self.context.close("acks-0-failed")
+            return
+        if self._missing:
             return
         self.context.answer(
             ProduceResponse(
@@ -202,12 +210,18 @@ def _check_batch(header: BatchHeader, config: TopicConfig, *, now_ms: int) -> No
         )
 
 
-def _refused(share: _Share, error_code: ErrorCode, message: str) -> PartitionProduceResponse:
+def _refused(
+    share: _Share, error_code: ErrorCode, message: str, *, batch_index: int | None = None
+) -> PartitionProduceResponse:
+    faults: tuple[BatchIndexAndErrorMessage, ...] = ()
+    if batch_index is not None:
+        faults = (BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message),)
     return PartitionProduceResponse(
         index=share.data.index,
         error_code=error_code,
         base_offset=-1,
         log_append_time_ms=-1,
         log_start_offset=-1,
+        record_errors=faults,
         error_message=message,
     )

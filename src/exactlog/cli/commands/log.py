@@ -13,7 +13,7 @@ from exactlog.cli.records import record_row, write_records
 from exactlog.cli.settings import Group, Settings
 from exactlog.core.deltalog.commit_format import DeltaCommit
 from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY
-from exactlog.core.model.ids import Offset, TopicPartition
+from exactlog.core.model.ids import TopicPartition
 from exactlog.storage.table_reader import TableReader, find_tables, open_table
 
 _TABLE_COLUMNS = (
@@ -153,11 +153,11 @@ def read_table(
 ) -> Iterator[dict[str, object]]:
     """The records of one table as rows."""
     place = TopicPartition(table.metadata.topic, table.metadata.partition)
-    found = table.read(
-        Offset(from_offset),
-        None if to_offset is None else Offset(to_offset),
+    records = table.read(
+        from_offset,
+        to_offset,
         as_of_version=moment.version if isinstance(moment, AsOfVersion) else None,
         as_of_timestamp=moment.timestamp_ms if isinstance(moment, AsOfTime) else None,
     )
-    for each in found:
-        yield record_row(place, each.batch, each.record, delta_version=each.delta_version)
+    for record in records:
+        yield record_row(place, record, batch=None)

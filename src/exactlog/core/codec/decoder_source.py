@@ -20,13 +20,12 @@ from exactlog.core.codec.message_schema import (
     WireType,
     fields_of,
     holds_records,
-    is_flexible,
 )
-from exactlog.core.codec.source_writer import SourceWriter
+from exactlog.core.codec.source_writer import SourceWriter, array_layout
 from exactlog.core.codec.varint import continue_uvarint, skip_tagged_fields
 from exactlog.core.codec.wire_types import STRING_BYTES_MAX, Buffer, Fixed, Sized
 from exactlog.core.model.errors import DecodeError
-from exactlog.core.model.limits import ARRAY_LAYOUTS_CACHED_MAX, UUIDS_CACHED_MAX
+from exactlog.core.model.limits import UUIDS_CACHED_MAX
 
 _RESERVED: Final = ("buffer", "offset", "limit", "view", "end", "len", "range", "tuple", "bytes", "memoryview", "type")
 
@@ -53,30 +52,15 @@ def bad_size(where: str, size: int, left: int) -> DecodeError:
     return DecodeError(f"{where} claims a size of {size}, with {left} bytes left")
 
 
-def subject(name: str, version: int, path: str) -> str:
-    """What an error is about: `ProduceRequest v9: topic_data.name` for the path `ProduceRequest.topic_data.name`."""
-    inside = path.removeprefix(name)
-    return f"{name} v{version}{inside.replace('.', ': ', 1) if inside.startswith('.') else inside}"
-
-
 @lru_cache(maxsize=UUIDS_CACHED_MAX)
 def decode_uuid(encoded: bytes) -> UUID:
     """The UUID of 16 bytes. Making one takes longer than the rest of a message, and topic ids come again and again."""
     return UUID(bytes=encoded)
 
 
-@lru_cache(maxsize=ARRAY_LAYOUTS_CACHED_MAX)
-def array_layout(code: str, count: int) -> struct.Struct:
-    """How `count` numbers of one type lie behind each other."""
-    return struct.Struct(f">{count}{code}")
-
-
 class _DecoderWriter(SourceWriter):
     def __init__(self, message: type[Message], version: int, *, from_view: bool) -> None:
-        super().__init__(*_RESERVED)
-        self._name = message.__name__
-        self._version = version
-        self._flexible = is_flexible(message, version)
+        super().__init__(message, version, reserved=_RESERVED)
         self._from_view = from_view
         # Values of fixed size that follow each other: read together, as soon as one of them is needed.
         self._run: list[tuple[Fixed, str]] = []
@@ -94,13 +78,13 @@ class _DecoderWriter(SourceWriter):
                 self.line("limit = len(buffer)")
                 if holds_records(message):
                     self.line("view = buffer" if self._from_view else "view = memoryview(buffer)")
-                self.line(f"return {self._structure(message, message.__name__)}, offset")
+                self.line(f"return {self._structure(message, '')}, offset")
             with self.block("except (_StructError, IndexError) as error:"):
-                self._raise(f"{self._name} is cut short", "error")
+                self._raise(" is cut short", cause="error")
             with self.block("except OverflowError as error:"):
-                self._raise(f"{self._name} has a varint longer than 32 bits", "error")
+                self._raise(" has a varint longer than 32 bits", cause="error")
             with self.block("except UnicodeDecodeError as error:"):
-                self._raise(f"{self._name} holds text that is not UTF-8", "error")
+                self._raise(" holds text that is not UTF-8", cause="error")
 
     # --- structures -------------------------------------------------------------------------------------------
 
@@ -109,21 +93,21 @@ class _DecoderWriter(SourceWriter):
         arguments = []
         tagged: dict[str, FieldSchema] = {}
         for field in fields_of(structure):
-            if self._version not in field.versions:
+            if self.version not in field.versions:
                 continue
             variable = self.variable(field.name)
             arguments.append(f"{field.name}={variable}")
-            if self._version in field.tagged:
+            if self.is_tagged(field):
                 tagged[variable] = field
             else:
                 self._field(field, variable, path)
-        if self._flexible:
+        if self.is_flexible:
             self._tagged_fields(tagged, path)
         self._flush()
         return f"{self.constant(structure.__name__, structure)}({', '.join(arguments)})"
 
     def _field(self, field: FieldSchema, variable: str, path: str) -> None:
-        self._value(field.type, variable, is_nullable=self._version in field.nullable, path=f"{path}.{field.name}")
+        self._value(field.type, variable, is_nullable=self.version in field.nullable, path=f"{path}{field.name}")
 
     def _tagged_fields(self, fields: dict[str, FieldSchema], path: str) -> None:
         for variable, field in fields.items():
@@ -145,14 +129,14 @@ class _DecoderWriter(SourceWriter):
         end = self.variable("tag_end")
         self.line(f"{end} = offset + {size}")
         with self.block(f"if {end} > limit:"):
-            self._raise_bad_size(f"{path}.(tagged field)", size)
+            self._raise_bad_size(f"{path}(tagged field)", size)
         keyword = "if"
         for variable, field in fields.items():
             with self.block(f"{keyword} {tag} == {field.tag}:"):
                 self._field(field, variable, path)
                 self._flush()
                 with self.block(f"if offset != {end}:"):
-                    self._raise(f"{path}.{field.name} does not fill the {{{size}}} bytes of its tagged field")
+                    self._raise(f": {path}{field.name} does not fill the {{{size}}} bytes of its tagged field")
             keyword = "elif"
         with self.block("else:"):
             self.line(f"offset = {end}")
@@ -188,13 +172,13 @@ class _DecoderWriter(SourceWriter):
                 if is_nullable:
                     self._nullable_structure(structure, variable, path)
                 else:
-                    self.line(f"{variable} = {self._structure(structure, path)}")
+                    self.line(f"{variable} = {self._structure(structure, f'{path}.')}")
 
     def _size(self, wire_type: Sized | ArrayOf) -> str:
         """Read a length or count as it is written, which in flexible versions is one too many."""
         is_array = isinstance(wire_type, ArrayOf)
         name = "count" if is_array else "size"
-        if self._flexible:
+        if self.is_flexible:
             size = self._uvarint(name)
         else:
             size = self._fixed("h" if wire_type == Sized("string") else "i", name)
@@ -202,13 +186,13 @@ class _DecoderWriter(SourceWriter):
         return size
 
     def _or_null(self, size: str, variable: str) -> None:
-        with self.block(f"if {size} == {0 if self._flexible else -1}:"):
+        with self.block(f"if {size} == {0 if self.is_flexible else -1}:"):
             self.line(f"{variable} = None")
 
     def _sized(self, wire_type: Sized, variable: str, size: str, path: str) -> None:
-        self.line(f"end = offset + {size}{' - 1' if self._flexible else ''}")
+        self.line(f"end = offset + {size}{' - 1' if self.is_flexible else ''}")
         is_string = wire_type.name == "string"
-        too_long = f" or {size} > {STRING_BYTES_MAX + 1}" if is_string and self._flexible else ""
+        too_long = f" or {size} > {STRING_BYTES_MAX + 1}" if is_string and self.is_flexible else ""
         with self.block(f"if not offset <= end <= limit{too_long}:"):
             self._raise_bad_size(path, "end - offset")
         if is_string:
@@ -221,9 +205,9 @@ class _DecoderWriter(SourceWriter):
         self.line("offset = end")
 
     def _array(self, element: WireType, variable: str, count: str, path: str) -> None:
-        if self._flexible:
+        if self.is_flexible:
             self.line(f"{count} -= 1")
-        smallest = _size_min(element, self._version, is_flexible=self._flexible)
+        smallest = max(1, _size_min(element, self.version, is_flexible=self.is_flexible))
         times = f" * {smallest}" if smallest > 1 else ""
         with self.block(f"if not 0 <= {count}{times} <= limit - offset:"):
             self._raise_bad_size(path, count)
@@ -236,7 +220,7 @@ class _DecoderWriter(SourceWriter):
         self.line(f"{elements} = []")
         with self.block(f"for _ in range({count}):"):
             if isinstance(element, StructureOf):
-                item = self._structure(element.structure, path)
+                item = self._structure(element.structure, f"{path}.")
             else:
                 item = self.variable(f"{variable}_item")
                 self._value(element, item, is_nullable=False, path=path)
@@ -250,9 +234,9 @@ class _DecoderWriter(SourceWriter):
         with self.block(f"if {presence} == -1:"):
             self.line(f"{variable} = None")
         with self.block(f"elif {presence} == 1:"):
-            self.line(f"{variable} = {self._structure(structure, path)}")
+            self.line(f"{variable} = {self._structure(structure, f'{path}.')}")
         with self.block("else:"):
-            self._raise(f"{path} is neither there nor null, but {{{presence}}}")
+            self._raise(f": {path} is neither there nor null, but {{{presence}}}")
 
     # --- numbers ----------------------------------------------------------------------------------------------
 
@@ -292,13 +276,11 @@ class _DecoderWriter(SourceWriter):
 
     # --- errors -----------------------------------------------------------------------------------------------
 
-    def _raise(self, text: str, cause: str | None = None) -> None:
-        self.line(
-            f"raise _DecodeError(f{subject(self._name, self._version, text)!r}){f' from {cause}' if cause else ''}"
-        )
+    def _raise(self, text: str, *, cause: str | None = None) -> None:
+        self.line(f"raise _DecodeError(f{self.subject + text!r}){f' from {cause}' if cause else ''}")
 
     def _raise_bad_size(self, path: str, size: str) -> None:
-        self.line(f"raise _bad_size({subject(self._name, self._version, path)!r}, {size}, limit - offset)")
+        self.line(f"raise _bad_size({f'{self.subject}: {path}'!r}, {size}, limit - offset)")
 
 
 @cache
@@ -308,16 +290,13 @@ def _unpacker(codes: str) -> Callable[[Buffer, int], tuple[Any, ...]]:
 
 
 def _size_min(wire_type: WireType, version: int, *, is_flexible: bool) -> int:
-    """The fewest bytes a value can take, and never none: what a count is checked against."""
+    """The fewest bytes a value can take: what a count is checked against."""
     match wire_type:
         case Fixed():
             return wire_type.size
         case StructureOf(structure):
-            return max(
-                1,
-                is_flexible
-                + sum(_field_size_min(field, version, is_flexible=is_flexible) for field in fields_of(structure)),
-            )
+            fields = (_field_size_min(field, version, is_flexible=is_flexible) for field in fields_of(structure))
+            return sum(fields) + (1 if is_flexible else 0)
         case Sized("string"):
             return 1 if is_flexible else 2
         case _:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Final
 
-from exactlog.core.codec.decoder_source import array_layout, subject
 from exactlog.core.codec.message_schema import (
     ArrayOf,
     FieldSchema,
@@ -21,9 +20,8 @@ from exactlog.core.codec.message_schema import (
     WireType,
     fields_of,
     holds_records,
-    is_flexible,
 )
-from exactlog.core.codec.source_writer import SourceWriter
+from exactlog.core.codec.source_writer import SourceWriter, array_layout
 from exactlog.core.codec.varint import SINGLE_BYTES, encode_uvarint
 from exactlog.core.codec.wire_types import STRING_BYTES_MAX, Fixed, Sized
 from exactlog.core.model.errors import EncodeError, InvariantError
@@ -54,10 +52,7 @@ def encode_string_size(size: int) -> bytes:
 
 class _EncoderWriter(SourceWriter):
     def __init__(self, message: type[Message], version: int) -> None:
-        super().__init__(*_RESERVED)
-        self._name = message.__name__
-        self._version = version
-        self._flexible = is_flexible(message, version)
+        super().__init__(message, version, reserved=_RESERVED)
         self._parts = "parts"
         self._has_flushed = False
         # Expressions of bytes that wait to be put into the parts, and values that wait to be packed into one of those.
@@ -76,12 +71,12 @@ class _EncoderWriter(SourceWriter):
                 self.line("parts = []")
                 if holds_records(message):
                     self.line("out = []")
-                self._structure(message, "message", message.__name__)
+                self._structure(message, "message", "")
                 self._return_parts(has_records=holds_records(message))
             with self.block("except _StructError as error:"):
-                self._raise(f"{self._name} has a number that is out of range", "error")
+                self._raise(" has a number that is out of range", cause="error")
             with self.block("except UnicodeEncodeError as error:"):
-                self._raise(f"{self._name} has a text that is not Unicode", "error")
+                self._raise(" has a text that is not Unicode", cause="error")
 
     def _return_parts(self, *, has_records: bool) -> None:
         if has_records:
@@ -103,26 +98,26 @@ class _EncoderWriter(SourceWriter):
         """Put all fields of the structure that the variable `owner` holds."""
         tagged = []
         for field in fields_of(structure):
-            if self._version not in field.versions:
+            if self.version not in field.versions:
                 if not field.ignorable:
                     with self.block(f"if {self._differs_from_default(field, owner)}:"):
-                        self._raise(f"{path}.{field.name} has a value, but that version lacks the field")
-            elif self._version in field.tagged:
+                        self._raise(f": {path}{field.name} has a value, but that version lacks the field")
+            elif self.is_tagged(field):
                 tagged.append(field)
             else:
                 self._field(field, owner, path)
         if tagged:
             self._tagged_fields(tagged, owner, path)
-        elif self._flexible:
+        elif self.is_flexible:
             self._run.append(("x", None))
 
     def _field(self, field: FieldSchema, owner: str, path: str) -> None:
         value = f"{owner}.{field.name}"
-        is_nullable = self._version in field.nullable
-        path = f"{path}.{field.name}"
+        is_nullable = self.version in field.nullable
+        path = f"{path}{field.name}"
         if field.nullable.highest >= 0 and not is_nullable:
             with self.block(f"if {value} is None:"):
-                self._raise(f"{path} is null")
+                self._raise(f": {path} is null")
         self._value(field.type, value, field.name, is_nullable=is_nullable, path=path)
 
     def _tagged_fields(self, fields: list[FieldSchema], owner: str, path: str) -> None:
@@ -181,7 +176,7 @@ class _EncoderWriter(SourceWriter):
                 with self._unless_null(owner, b"\xff", is_nullable=is_nullable):
                     if is_nullable:
                         self._run.append(("b", "1"))
-                    self._structure(structure, owner, path)
+                    self._structure(structure, owner, f"{path}.")
 
     def _sized(self, wire_type: Sized, value: str, name: str, *, is_nullable: bool) -> None:
         is_string = wire_type.name == "string"
@@ -197,7 +192,7 @@ class _EncoderWriter(SourceWriter):
             self._piece(piece)
             return
         text = self._local(name, content)
-        if self._flexible:
+        if self.is_flexible:
             self._piece(self._size_piece(text, code, is_string=is_string))
         else:
             self._run.append((code, f"len({text})"))
@@ -205,7 +200,7 @@ class _EncoderWriter(SourceWriter):
 
     def _records(self, value: str, name: str, *, is_nullable: bool) -> None:
         if self._parts != "parts":
-            raise InvariantError(f"{self._name}: records inside a tagged field")
+            raise InvariantError(f"{self.subject}: records inside a tagged field")
         records = self._local(name, value)
         with self._unless_null(records, self._null("i"), is_nullable=is_nullable):
             self._piece(self._size_piece(records, "i", is_string=False))
@@ -217,7 +212,7 @@ class _EncoderWriter(SourceWriter):
                 self.line(f"parts.append({records})")
 
     def _array(self, element: WireType, array: str, name: str, path: str) -> None:
-        if self._flexible:
+        if self.is_flexible:
             self._piece(self._size_piece(array, "i", is_string=False))
         else:
             self._run.append(("i", f"len({array})"))
@@ -228,14 +223,14 @@ class _EncoderWriter(SourceWriter):
         item = self.variable(f"{name}_item")
         with self.block(f"for {item} in {array}:"):
             if isinstance(element, StructureOf):
-                self._structure(element.structure, item, path)
+                self._structure(element.structure, item, f"{path}.")
             else:
                 self._value(element, item, name, is_nullable=False, path=path)
             self._flush()
 
     def _size_piece(self, content: str, code: str, *, is_string: bool) -> str:
         """The expression of a length or count, of what the variable `content` holds."""
-        if not self._flexible:
+        if not self.is_flexible:
             return f"{self._packer(code)}(len({content}))"
         size = self.variable("size")
         self.line(f"{size} = len({content}) + 1")
@@ -243,7 +238,7 @@ class _EncoderWriter(SourceWriter):
         return f"(_SINGLE_BYTES[{size}] if {size} < 128 else {longer}({size}))"
 
     def _null(self, code: str) -> bytes:
-        return b"\x00" if self._flexible else b"\xff" * struct.calcsize(code)
+        return b"\x00" if self.is_flexible else b"\xff" * struct.calcsize(code)
 
     @contextmanager
     def _unless_null(self, value: str, null: bytes, *, is_nullable: bool) -> Iterator[None]:
@@ -292,10 +287,8 @@ class _EncoderWriter(SourceWriter):
 
     # --- errors -----------------------------------------------------------------------------------------------
 
-    def _raise(self, text: str, cause: str | None = None) -> None:
-        self.line(
-            f"raise _EncodeError({subject(self._name, self._version, text)!r}){f' from {cause}' if cause else ''}"
-        )
+    def _raise(self, text: str, *, cause: str | None = None) -> None:
+        self.line(f"raise _EncodeError({self.subject + text!r}){f' from {cause}' if cause else ''}")
 
 
 @cache

@@ -97,24 +97,6 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
         """Size of the whole batch."""
         return self.batch_length + LENGTH_OVERHEAD
 
-    def placed(self, *, base_offset: Offset, leader_epoch: LeaderEpoch) -> "BatchHeader":
-        """The same header as `assign` leaves it in the bytes."""
-        return BatchHeader(
-            base_offset,
-            self.batch_length,
-            leader_epoch,
-            self.magic,
-            self.crc,
-            self.attributes,
-            self.last_offset_delta,
-            self.base_timestamp,
-            self.max_timestamp,
-            self.producer_id,
-            self.producer_epoch,
-            self.base_sequence,
-            self.record_count,
-        )
-
     @property
     def last_offset(self) -> Offset:
         """Offset of the last record, inclusive."""
@@ -157,9 +139,23 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
         """Whether the batch holds a transaction marker (or another control record) instead of data."""
         return bool(self.attributes & CONTROL_BIT)
 
-    def assigned(self, *, base_offset: Offset, leader_epoch: LeaderEpoch) -> "BatchHeader":
-        """Return the header as `assign` makes it."""
-        return msgspec.structs.replace(self, base_offset=base_offset, leader_epoch=leader_epoch)
+    def placed(self, *, base_offset: Offset, leader_epoch: LeaderEpoch) -> "BatchHeader":
+        """The same header as `assign` leaves it in the bytes."""
+        return BatchHeader(
+            base_offset,
+            self.batch_length,
+            leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.record_count,
+        )
 
 
 def decode_header(buffer: Buffer, position: int = 0) -> BatchHeader:

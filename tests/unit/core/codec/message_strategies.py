@@ -28,8 +28,8 @@ MESSAGES_AND_VERSIONS = [
     for version in range(versions_of(message).lowest, versions_of(message).highest + 1)
 ]
 
-# A property of all messages in all versions has several hundred cases: a tenth of the examples each.
-FEW_EXAMPLES = settings(max_examples=max(5, settings().max_examples // 10))
+# A property of all messages in all versions has several hundred cases: a twentieth of the examples each.
+FEW_EXAMPLES = settings(max_examples=max(5, settings().max_examples // 20))
 
 # What to draw for a number, where not all values will do: asked with the name of the field.
 Numbers = Callable[[str], SearchStrategy | None]

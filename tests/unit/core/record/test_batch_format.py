@@ -8,6 +8,7 @@ from exactlog.core.record.batch_builder import NewRecord, build_batch
 from exactlog.core.record.batch_format import (
     BATCH_OVERHEAD,
     assign,
+    batch_size,
     crc_is_valid,
     decode_header,
     iter_headers,
@@ -90,7 +91,7 @@ def test_an_offset_and_an_epoch_are_assigned_without_a_new_checksum():
     assign(memoryview(batch), 6, base_offset=1 << 40, leader_epoch=9)
 
     assert crc_is_valid(batch, 6)
-    assert decode_header(batch, 6) == as_sent.assigned(base_offset=1 << 40, leader_epoch=9)
+    assert decode_header(batch, 6) == as_sent.placed(base_offset=1 << 40, leader_epoch=9)
     assert batch[:6] == b"before"
     assert [record.offset for record in decode_records(batch, 6)] == [1 << 40, (1 << 40) + 1]
 
@@ -128,6 +129,12 @@ def test_a_batch_cut_short_is_not_valid_even_if_the_checksum_is_that_of_what_is_
     batch[17:21] = crc32c(batch[21:-1]).to_bytes(4)
 
     assert not crc_is_valid(batch[:-1])
+
+
+def test_the_size_of_a_batch_is_known_from_its_first_twelve_bytes():
+    batch = build_batch(TWO_RECORDS)
+
+    assert batch_size(b"before" + batch[:12], 6) == len(batch)
 
 
 def test_headers_of_one_batch_after_the_other_come_with_their_positions():

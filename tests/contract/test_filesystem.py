@@ -1,0 +1,381 @@
+"""What every implementation of the file system port does alike."""
+
+import os
+import sys
+import threading
+
+import pytest
+
+from exactlog.storage.filesystem import MemoryFilesystem, OsFilesystem
+from tests.support.counting_filesystem import CountingFilesystem, Operation
+
+
+@pytest.fixture(params=["os", "memory", "counting"])
+def filesystem(request):
+    match request.param:
+        case "os":
+            return OsFilesystem()
+        case "memory":
+            return MemoryFilesystem()
+        case _:
+            return CountingFilesystem(MemoryFilesystem())
+
+
+@pytest.fixture
+def root(filesystem, tmp_path):
+    path = str(tmp_path / "root")
+    filesystem.make_directories(path)
+    return path
+
+
+def write(filesystem, path, content):
+    filesystem.open(path, create=True).write_at((content,), 0)
+
+
+# --- files -----------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_file_is_made_only_when_asked_for(filesystem, root):
+    with pytest.raises(FileNotFoundError):
+        filesystem.open(f"{root}/a")
+    assert not filesystem.exists(f"{root}/a")
+
+    filesystem.open(f"{root}/a", create=True)
+
+    assert filesystem.exists(f"{root}/a")
+    assert filesystem.file_size(f"{root}/a") == 0
+    assert filesystem.read_file(f"{root}/a") == b""
+
+
+def test_opening_with_create_keeps_what_is_there(filesystem, root):
+    write(filesystem, f"{root}/a", b"kept")
+
+    assert filesystem.open(f"{root}/a", create=True).read_at(10, 0) == b"kept"
+
+
+def test_exclusive_creation_happens_once(filesystem, root):
+    filesystem.open(f"{root}/a", create=True, exclusive=True)
+
+    with pytest.raises(FileExistsError):
+        filesystem.open(f"{root}/a", create=True, exclusive=True)
+
+
+def test_a_file_in_a_missing_directory_cannot_be_made(filesystem, root):
+    with pytest.raises(FileNotFoundError):
+        filesystem.open(f"{root}/missing/a", create=True)
+
+
+def test_a_directory_cannot_be_opened_as_a_file(filesystem, root):
+    filesystem.make_directories(f"{root}/d")
+
+    for create in (False, True):
+        with pytest.raises(IsADirectoryError):
+            filesystem.open(f"{root}/d", create=create)
+    assert filesystem.list_names(f"{root}/d") == []
+
+
+def test_bytes_are_read_where_they_were_written(filesystem, root):
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write_at((b"hello", bytearray(b" "), memoryview(b"world")), 0)
+    file.write_at((b"J",), 0)
+
+    assert file.read_at(11, 0) == b"Jello world"
+    assert file.read_at(5, 6) == b"world"
+    assert file.size() == filesystem.file_size(f"{root}/a") == 11
+
+
+def test_a_read_at_the_end_of_the_file_is_short(filesystem, root):
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write_at((b"12345",), 0)
+
+    assert file.read_at(10, 3) == b"45"
+    assert file.read_at(10, 5) == b""
+    assert file.read_at(10, 50) == b""
+    assert file.read_at(0, 0) == b""
+
+
+def test_a_gap_that_was_never_written_reads_as_zeros(filesystem, root):
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write_at((b"x",), 4)
+
+    assert file.read_at(10, 0) == b"\0\0\0\0x"
+
+
+def test_any_number_of_buffers_is_written_whole(filesystem, root):
+    file = filesystem.open(f"{root}/a", create=True)
+    buffers = [b"%04d" % number for number in range(5_000)]
+    file.write_at(buffers, 3)
+    file.write_at((), 3)
+
+    assert file.read_at(1 << 20, 3) == b"".join(buffers)
+
+
+def test_truncating_cuts_or_extends_with_zeros(filesystem, root):
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write_at((b"12345",), 0)
+    file.truncate(2)
+    assert filesystem.read_file(f"{root}/a") == b"12"
+
+    file.truncate(4)
+
+    assert filesystem.read_file(f"{root}/a") == b"12\0\0"
+
+
+def test_a_file_opened_twice_is_one_file(filesystem, root):
+    first = filesystem.open(f"{root}/a", create=True)
+    second = filesystem.open(f"{root}/a", read_only=True)
+    first.write_at((b"seen",), 0)
+
+    assert second.read_at(10, 0) == b"seen"
+    assert second.size() == 4
+
+
+def test_an_open_file_outlives_its_name(filesystem, root):
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write_at((b"old",), 0)
+    filesystem.remove(f"{root}/a")
+    write(filesystem, f"{root}/a", b"another")
+    file.write_at((b"!",), 3)
+
+    assert file.read_at(10, 0) == b"old!"
+    assert filesystem.read_file(f"{root}/a") == b"another"
+
+
+def test_syncs_of_what_is_there_succeed(filesystem, root):
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write_at((b"x",), 0)
+    file.sync_data()
+    file.sync()
+    filesystem.sync_directory(root)
+    with pytest.raises(FileNotFoundError):
+        filesystem.sync_directory(f"{root}/missing")
+
+
+def test_what_is_not_there_has_no_size_no_bytes_and_no_time(filesystem, root):
+    for ask in (filesystem.file_size, filesystem.read_file, filesystem.modified_ms, filesystem.remove):
+        with pytest.raises(FileNotFoundError):
+            ask(f"{root}/missing")
+    write(filesystem, f"{root}/a", b"x")
+    assert filesystem.modified_ms(f"{root}/a") >= 0
+
+
+# --- names -----------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_lists_its_names_and_no_deeper(filesystem, root):
+    filesystem.make_directories(f"{root}/d/e")
+    write(filesystem, f"{root}/a", b"")
+    write(filesystem, f"{root}/d/b", b"")
+
+    assert sorted(filesystem.list_names(root)) == ["a", "d"]
+    assert sorted(filesystem.list_names(f"{root}/d")) == ["b", "e"]
+    assert filesystem.exists(f"{root}/d/e")
+    with pytest.raises(FileNotFoundError):
+        filesystem.list_names(f"{root}/missing")
+
+
+def test_making_a_directory_again_changes_nothing(filesystem, root):
+    filesystem.make_directories(f"{root}/d/e")
+    write(filesystem, f"{root}/d/e/a", b"x")
+    filesystem.make_directories(f"{root}/d/e")
+
+    assert filesystem.list_names(f"{root}/d/e") == ["a"]
+
+
+def test_a_directory_cannot_have_the_name_of_a_file(filesystem, root):
+    write(filesystem, f"{root}/a", b"x")
+
+    with pytest.raises(FileExistsError):
+        filesystem.make_directories(f"{root}/a")
+    assert filesystem.read_file(f"{root}/a") == b"x"
+
+
+def test_only_an_empty_directory_is_removed(filesystem, root):
+    filesystem.make_directories(f"{root}/d")
+    write(filesystem, f"{root}/d/a", b"")
+    with pytest.raises(OSError, match="not empty"):
+        filesystem.remove_directory(f"{root}/d")
+
+    filesystem.remove(f"{root}/d/a")
+    filesystem.remove_directory(f"{root}/d")
+
+    assert not filesystem.exists(f"{root}/d")
+    assert filesystem.list_names(root) == []
+    with pytest.raises(FileNotFoundError):
+        filesystem.remove_directory(f"{root}/d")
+
+
+def test_removing_a_directory_as_if_it_were_a_file_is_refused(filesystem, root):
+    filesystem.make_directories(f"{root}/d")
+
+    with pytest.raises((IsADirectoryError, PermissionError)):
+        filesystem.remove(f"{root}/d")
+    assert filesystem.exists(f"{root}/d")
+
+
+def test_a_rename_replaces_a_file_of_that_name(filesystem, root):
+    write(filesystem, f"{root}/a", b"new")
+    write(filesystem, f"{root}/b", b"old and longer")
+    filesystem.rename(f"{root}/a", f"{root}/b")
+
+    assert filesystem.list_names(root) == ["b"]
+    assert filesystem.read_file(f"{root}/b") == b"new"
+    with pytest.raises(FileNotFoundError):
+        filesystem.rename(f"{root}/a", f"{root}/c")
+
+
+def test_a_rename_to_the_same_name_changes_nothing(filesystem, root):
+    write(filesystem, f"{root}/a", b"x")
+    filesystem.rename(f"{root}/a", f"{root}/a")
+
+    assert filesystem.list_names(root) == ["a"]
+    assert filesystem.read_file(f"{root}/a") == b"x"
+
+
+def test_a_renamed_directory_takes_everything_below_it_along(filesystem, root):
+    filesystem.make_directories(f"{root}/from/d/e")
+    write(filesystem, f"{root}/from/d/a", b"x")
+    filesystem.make_directories(f"{root}/to")
+    filesystem.rename(f"{root}/from/d", f"{root}/to/d2")
+
+    assert filesystem.list_names(f"{root}/from") == []
+    assert sorted(filesystem.list_names(f"{root}/to/d2")) == ["a", "e"]
+    assert filesystem.read_file(f"{root}/to/d2/a") == b"x"
+    assert not filesystem.exists(f"{root}/from/d/a")
+    assert not filesystem.exists(f"{root}/from/d")
+
+
+def test_a_directory_is_never_renamed_over_one_that_holds_something(filesystem, root):
+    filesystem.make_directories(f"{root}/new")
+    filesystem.make_directories(f"{root}/old")
+    write(filesystem, f"{root}/old/precious", b"x")
+
+    with pytest.raises(OSError, match="not empty"):
+        filesystem.rename(f"{root}/new", f"{root}/old")
+    assert filesystem.read_file(f"{root}/old/precious") == b"x"
+    assert sorted(filesystem.list_names(root)) == ["new", "old"]
+
+
+def test_a_link_is_a_second_name_of_the_same_bytes(filesystem, root):
+    write(filesystem, f"{root}/a", b"x")
+    filesystem.link(f"{root}/a", f"{root}/b")
+    filesystem.remove(f"{root}/a")
+
+    assert filesystem.read_file(f"{root}/b") == b"x"
+    assert filesystem.list_names(root) == ["b"]
+
+
+def test_a_link_never_takes_a_name_that_is_in_use(filesystem, root):
+    write(filesystem, f"{root}/a", b"mine")
+    write(filesystem, f"{root}/b", b"theirs")
+    filesystem.make_directories(f"{root}/d")
+
+    for taken in ("b", "d"):
+        with pytest.raises(FileExistsError):
+            filesystem.link(f"{root}/a", f"{root}/{taken}")
+    assert filesystem.read_file(f"{root}/b") == b"theirs"
+    with pytest.raises(FileNotFoundError):
+        filesystem.link(f"{root}/missing", f"{root}/c")
+    with pytest.raises(FileNotFoundError):
+        filesystem.link(f"{root}/a", f"{root}/missing/c")
+
+
+def test_a_file_is_read_while_another_thread_makes_it_longer(filesystem, root):
+    """A reader on the event loop beside a round on its thread."""
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write_at((b"x" * 4096,), 0)
+    failures = []
+    is_over = threading.Event()
+
+    def grow():
+        try:
+            for position in range(4096, 4096 + 20_000 * 8, 8):
+                file.write_at((b"12345678",), position)
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            is_over.set()
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        writer = threading.Thread(target=grow)
+        writer.start()
+        while not is_over.is_set():
+            assert file.read_at(4096, 0) == b"x" * 4096
+        writer.join()
+    finally:
+        sys.setswitchinterval(before)
+
+    assert failures == []
+    assert file.size() == 4096 + 20_000 * 8
+
+
+# --- the operating system's own ways ------------------------------------------------------------------------------
+
+
+def test_a_write_that_the_kernel_cuts_short_is_finished(tmp_path, monkeypatch):
+    real_pwrite, real_pwritev = os.pwrite, os.pwritev
+    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: real_pwritev(fd, [bytes(buffers[0])[:3]], at))
+    monkeypatch.setattr(os, "pwrite", lambda fd, content, at: real_pwrite(fd, content[:4], at))
+    file = OsFilesystem().open(str(tmp_path / "a"), create=True)
+
+    file.write_at((b"hello", b" ", b"wide", b" world"), 2)
+
+    assert file.read_at(100, 2) == b"hello wide world"
+
+
+def test_a_read_that_the_kernel_cuts_short_is_finished(tmp_path, monkeypatch):
+    real_pread = os.pread
+    file = OsFilesystem().open(str(tmp_path / "a"), create=True)
+    file.write_at((b"hello world",), 0)
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: real_pread(fd, min(size, 3), at))
+
+    assert file.read_at(9, 2) == b"llo world"
+    assert file.read_at(100, 2) == b"llo world"
+
+
+def test_a_file_that_nobody_uses_any_more_closes_itself(tmp_path):
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else pytest.skip("needs /proc")
+    file = OsFilesystem().open(str(tmp_path / "a"), create=True)
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+
+    del file
+
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+# --- the one that counts ----------------------------------------------------------------------------------------
+
+
+def test_the_counting_file_system_counts_operations_and_bytes():
+    filesystem = CountingFilesystem(MemoryFilesystem())
+    filesystem.make_directories("/d")
+    file = filesystem.open("/d/a", create=True)
+    file.write_at((b"12", b"345"), 0)
+    file.read_at(3, 1)
+    filesystem.read_file("/d/a")
+
+    assert filesystem.operations == [
+        Operation("make_directories", "/d"),
+        Operation("create", "/d/a"),
+        Operation("write_at", "/d/a", 5),
+        Operation("read_at", "/d/a", 3),
+        Operation("read_file", "/d/a", 5),
+    ]
+    assert filesystem.bytes_read == 8
+
+
+def test_the_counting_file_system_lets_a_test_step_in_first():
+    filesystem = CountingFilesystem(MemoryFilesystem())
+    filesystem.make_directories("/d")
+
+    def refuse(operation):
+        raise OSError(operation.name)
+
+    filesystem.before = refuse
+    with pytest.raises(OSError, match="create"):
+        filesystem.open("/d/a", create=True)
+    filesystem.before = lambda operation: None
+
+    assert not filesystem.exists("/d/a")
