@@ -129,15 +129,18 @@ def read_back(broker: ServedBroker, *, story: Story) -> list[list[Flight]]:
 
 
 def _read_to(ends: Sequence[int], *, consumer: Consumer, story: Story) -> list[list[Flight]]:
-    progress = story.progress("read back", total=sum(ends))
+    total = sum(ends)
+    progress = story.progress("read back", total=total)
     partitions: list[list[Flight]] = [[] for _ in ends]
-    while (count := sum(map(len, partitions))) < sum(ends):
-        progress.reached(count)
-        messages = consumer.consume(RECORDS_AT_ONCE, timeout=CLIENT_SECONDS_MAX)
+    count = 0
+    while count < total:
+        messages = consumer.consume(min(RECORDS_AT_ONCE, total - count), timeout=CLIENT_SECONDS_MAX)
         if not messages:
-            raise DemoFailedError(f"the broker is silent after {count:,} of {sum(ends):,} records")
+            raise DemoFailedError(f"the broker is silent after {count:,} of {total:,} records")
         for message in messages:
             _take(message, partitions)
+        count += len(messages)
+        progress.reached(count)
     progress.done(count)
     return partitions
 

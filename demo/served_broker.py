@@ -42,7 +42,11 @@ class ServedBroker:
         return f"127.0.0.1:{self.port}"
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
         return self
 
     def __exit__(

@@ -63,6 +63,7 @@ def test_exclusive_creation_happens_once(filesystem, root):
 def test_a_file_in_a_missing_directory_cannot_be_made(filesystem, root):
     with pytest.raises(FileNotFoundError):
         filesystem.open(f"{root}/missing/a", create=True)
+    assert not filesystem.exists(f"{root}/missing/a")
 
 
 def test_a_directory_cannot_be_opened_as_a_file(filesystem, root):

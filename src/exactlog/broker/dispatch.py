@@ -6,20 +6,35 @@ body. The one exception is ApiVersions, whose unknown versions are answered so t
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+import sys
+from collections.abc import Callable, Coroutine
 
-from exactlog.broker.api_table import ADVERTISED_VERSIONS, API_TABLE, Answer
+from msgspec import Struct
+
+from exactlog.broker.api_table import ADVERTISED_VERSIONS, API_TABLE, Answer, Handler
 from exactlog.broker.apis.api_versions import refuse_version
 from exactlog.broker.request_context import RequestContext
 from exactlog.broker.services import BrokerServices
-from exactlog.core.codec.message_codec import decode, encode
-from exactlog.core.codec.message_schema import Message
+from exactlog.core.codec.message_codec import decoder, encode
+from exactlog.core.codec.message_schema import Message, holds_records
+from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.errors import DecodeError
+from exactlog.core.model.limits import REQUEST_WITHOUT_RECORDS_BYTES_MAX
+from exactlog.core.model.metrics import Counter
 from exactlog.core.protocol.api_keys import APIS, ApiKey
-from exactlog.core.protocol.headers import decode_request_header, encode_response_header
+from exactlog.core.protocol.headers import RequestHeader, decode_request_header, encode_response_header
 from exactlog.network import Connection, Reply
 
 _logger = logging.getLogger(__name__)
+
+
+class _Route(Struct, frozen=True):
+    """What is needed to carry out requests of one API in one version."""
+
+    decode: Callable[[Buffer, int], tuple[Message, int]]
+    handler: Handler
+    requests: Counter
+    bytes_max: int
 
 
 class Dispatcher:
@@ -28,10 +43,7 @@ class Dispatcher:
     def __init__(self, broker: BrokerServices) -> None:
         self._broker = broker
         self._tasks: set[asyncio.Task[None]] = set()
-        self._requests = {
-            key: broker.metrics.counter("exactlog_requests_total", "Requests by API.", labels={"api": api.name})
-            for key, api in API_TABLE.items()
-        }
+        self._routes: dict[tuple[int, int], _Route] = {}  # filled when first used: decoders are compiled then
 
     def connection_opened(self, connection: Connection) -> None:
         """A client has connected; nothing is kept of it until it asks something."""
@@ -43,21 +55,21 @@ class Dispatcher:
         """Carries out one request."""
         try:
             header, body = decode_request_header(frame)
-            api = API_TABLE.get(header.api_key)
-            if api is None or header.api_version not in APIS[header.api_key].versions:
-                if header.api_key == ApiKey.API_VERSIONS:
-                    head = encode_response_header(header.correlation_id, header_version=0)
-                    reply.send([head, *encode(refuse_version(ADVERTISED_VERSIONS), 0)])
-                    return
-                raise DecodeError(f"API {header.api_key} version {header.api_version} is not served")
-            request = decode(APIS[header.api_key].request, header.api_version, frame, body)
+            route = self._routes.get((header.api_key, header.api_version)) or self._find_route(header)
+            if route is None:
+                head = encode_response_header(header.correlation_id, header_version=0)
+                reply.send([head, *encode(refuse_version(ADVERTISED_VERSIONS), 0)])
+                return
+            if len(frame) > route.bytes_max:
+                raise DecodeError(f"{len(frame)} bytes are too many for a request without records")
+            request, _ = route.decode(frame, body)
         except DecodeError as error:
             _logger.info("%s: the connection is closed: %s", connection.peer, error)
             connection.close("malformed-request")
             return
-        self._requests[header.api_key].inc()
+        route.requests.inc()
         context = RequestContext(self._broker, connection, header, reply)
-        answer = api.handler(request, context)
+        answer = route.handler(request, context)
         if isinstance(answer, Message):
             context.answer(answer)
         elif answer is not None:
@@ -65,6 +77,27 @@ class Dispatcher:
             task = asyncio.get_running_loop().create_task(self._finish(answer, context, connection))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    def _find_route(self, header: RequestHeader) -> _Route | None:
+        """The way of a request; None for a version of ApiVersions that is not known.
+
+        Raises:
+            DecodeError: the API, or this version of it, is not served.
+        """
+        api = API_TABLE.get(header.api_key)
+        if api is None or header.api_version not in APIS[header.api_key].versions:
+            if header.api_key == ApiKey.API_VERSIONS:
+                return None
+            raise DecodeError(f"API {header.api_key} version {header.api_version} is not served")
+        request = APIS[header.api_key].request
+        route = _Route(
+            decoder(request, header.api_version),
+            api.handler,
+            self._broker.metrics.counter("exactlog_requests_total", "Requests by API.", labels={"api": api.name}),
+            sys.maxsize if holds_records(request) else REQUEST_WITHOUT_RECORDS_BYTES_MAX,
+        )
+        self._routes[header.api_key, header.api_version] = route
+        return route
 
     async def _finish(
         self, handling: Coroutine[None, None, Answer], context: RequestContext, connection: Connection

@@ -22,6 +22,7 @@ from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DamageError, KafkaError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.model.metrics import Registry
+from exactlog.core.model.topic_name import collision_key
 from exactlog.storage.catalog import Catalog, CatalogTopic, TopicState
 from exactlog.storage.partition_log import PartitionLog
 from exactlog.storage.partition_store import PartitionStore
@@ -79,6 +80,8 @@ class TopicRegistry:
         self._clock = clock
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
+        self._names_taken: dict[str, str] = {}
+        """The name of a topic by what no other name may have in common with it."""
         self._partitions: dict[TopicPartition, PartitionLog | Stopped] = {}
         self._opening: dict[TopicPartition, asyncio.Task[None]] = {}
         self._catalog_thread = ThreadPoolExecutor(1, thread_name_prefix="exactlog-catalog")
@@ -113,6 +116,18 @@ class TopicRegistry:
     def by_id(self, topic_id: UUID) -> Topic | None:
         """A topic by its id."""
         return self._by_id.get(topic_id)
+
+    def check_is_free(self, name: str) -> None:
+        """Sees to it that a name is not taken.
+
+        Raises:
+            KafkaError: TOPIC_ALREADY_EXISTS, or INVALID_TOPIC_EXCEPTION for a name that collides with another one.
+        """
+        rival = self._names_taken.get(collision_key(name))
+        if rival == name:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if rival is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {rival}")
 
     # --- partitions -------------------------------------------------------------------------------------------
 
@@ -161,11 +176,10 @@ class TopicRegistry:
         """Creates a topic; durable, and usable by every client, when it returns.
 
         Raises:
-            KafkaError: TOPIC_ALREADY_EXISTS, or KAFKA_STORAGE_ERROR when the disk refuses.
+            KafkaError: as `check_is_free`, or KAFKA_STORAGE_ERROR when the disk refuses.
         """
         async with self._changing:
-            if name in self._by_name:
-                raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+            self.check_is_free(name)
             now_ms = self._clock.now_ms()
             entry = CatalogTopic(name, topic_id, partition_count, config.overrides, TopicState.CREATING, now_ms)
             try:
@@ -190,7 +204,7 @@ class TopicRegistry:
             if self._by_id.get(topic.topic_id) is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             await self._on_catalog_thread(partial(self._catalog.set_topic_state, topic.topic_id, TopicState.DELETING))
-            del self._by_name[topic.name], self._by_id[topic.topic_id]
+            del self._by_name[topic.name], self._by_id[topic.topic_id], self._names_taken[collision_key(topic.name)]
             for index in range(topic.partition_count):
                 key = TopicPartition(topic.name, index)
                 if key in self._opening:
@@ -222,6 +236,7 @@ class TopicRegistry:
     def _enter(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        self._names_taken[collision_key(topic.name)] = topic.name
 
     def _topic_of(self, entry: CatalogTopic) -> Topic:
         config = validate_topic_config(entry.config, defaults=self._defaults)

@@ -10,7 +10,7 @@ from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY, print_checkpoin
 from exactlog.core.deltalog.table_state import SegmentDetails, TableState
 from exactlog.core.log.producer_state import ProducerEntry, ProducerStates
 from exactlog.core.model.ids import DeltaVersion, TimestampMs
-from exactlog.storage.background import BackgroundWork
+from exactlog.storage.background import BackgroundLane
 from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.producer_entries import to_checkpoint_entries
 from exactlog.storage.segment import Segment
@@ -35,7 +35,7 @@ class Checkpointer:
         filesystem: Filesystem,
         directory: str,
         settings: LogSettings,
-        background: BackgroundWork,
+        background: BackgroundLane,
         *,
         last: LastCheckpoint | None,
         commit_bytes_since: int,

@@ -19,6 +19,7 @@ from exactlog.storage.round import (
     ForeignVersion,
     GroupWrite,
     PartitionWrite,
+    SegmentWrite,
     StorageRefused,
     Stored,
     SyncFailed,
@@ -71,6 +72,8 @@ class FilesEngine:
         buffers: list[Buffer] = []
         for group in write.groups:
             for segment in group.segments:
+                if not segment.buffers:  # only to be synced
+                    continue
                 if segment.path != path or segment.position != end:
                     if buffers:
                         self._open_files.get(path).write_at(buffers, position)
@@ -106,7 +109,7 @@ class FilesEngine:
         path = f"{directory}/{commit.name}"
         try:
             rival = decode_commit(self._filesystem.read_file(path), path_hint=path).commit
-        except DamageError as error:
+        except (DamageError, OSError) as error:
             return ForeignVersion(commit.version, commit.txn_id, "unreadable", str(error))
         if rival.txn_id == commit.txn_id:
             return None
@@ -120,10 +123,15 @@ class FilesEngine:
         return StorageRefused(f"{write.name}: {error}", groups_stored)
 
     def _cut_off(self, groups: Sequence[GroupWrite]) -> None:
-        ends: dict[str, int] = {}
+        firsts: dict[str, SegmentWrite] = {}
         for group in groups:
             for segment in group.segments:
-                ends.setdefault(segment.path, segment.position)
-        for path, end in ends.items():
-            if self._filesystem.exists(path):
-                self._open_files.get(path).truncate(end)
+                firsts.setdefault(segment.path, segment)
+        for path, first in firsts.items():
+            if not self._filesystem.exists(path):
+                continue
+            if first.is_new:
+                self._open_files.forget(path)
+                self._filesystem.remove(path)
+            else:
+                self._open_files.get(path).truncate(first.position)

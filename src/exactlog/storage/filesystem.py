@@ -233,8 +233,8 @@ class MemoryFilesystem:
             self._refuse_directory(path)
             if not create:
                 raise _error(errno.ENOENT, path)
-            found = self._files[path] = MemoryFile()
             self._enter(path)
+            found = self._files[path] = MemoryFile()
         elif exclusive:
             raise _error(errno.EEXIST, path)
         return found

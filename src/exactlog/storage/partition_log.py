@@ -27,7 +27,7 @@ from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from exactlog.core.record.batch_format import BatchHeader, assign, decode_header, set_log_append_time
-from exactlog.storage.background import BackgroundWork
+from exactlog.storage.background import BackgroundLane
 from exactlog.storage.checkpointer import Checkpointer, PreparedCheckpoint
 from exactlog.storage.delta_head import DeltaHead
 from exactlog.storage.group import Group
@@ -102,7 +102,7 @@ class PartitionLog:
         *,
         files: SegmentFiles,
         checkpointer: Checkpointer,
-        background: BackgroundWork,
+        background: BackgroundLane,
         mark_dirty: "Callable[[PartitionLog, int], None]",
     ) -> None:
         self.topic_partition = topic_partition
@@ -124,6 +124,7 @@ class PartitionLog:
         self._unpublished_crc = 0
         self._is_publishing = False
         self._unsynced: dict[Segment, bool] = {}
+        self._is_syncing = False
         self._waiting: deque[tuple[int, CommittedCallback]] = deque()
         self._watchers: dict[Callable[[], None], None] = {}
         self._delta_head = DeltaHead(self.table, settings)
@@ -292,8 +293,13 @@ class PartitionLog:
         if not unsynced:
             return None
         writes = [SegmentWrite(segment.path, segment.size, [], is_new) for segment, is_new in unsynced.items()]
+        self._is_syncing = True
         group = GroupWrite(writes, None)
         return PartitionWrite(str(self.topic_partition), self.directory, [group], size_bytes=0, durable=True)
+
+    def complete_sync(self) -> None:
+        """The sync has ended well; a failed one ends the node."""
+        self._is_syncing = False
 
     def expire_producers(self, *, now_ms: int, expiration_ms: int) -> None:
         """Forgets the producers that have been silent for so long (`producer.id.expiration.ms`)."""
@@ -309,9 +315,10 @@ class PartitionLog:
     async def retire(self) -> None:
         """Stops the partition since its topic is deleted; when this returns, nothing writes to its files any more."""
         self.failure = "the topic was deleted"
-        while self._in_flight or self._is_publishing:
+        while self._forming or self._in_flight or self._is_publishing or self._is_syncing:
             await asyncio.sleep(_RETIRE_POLL_S)  # noqa: ASYNC110  once in a topic's life; an event would live in every round
         await self._background.wait()
+        self._unsynced = {}
         self._reset_head(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def _close_version(self, groups: list[Group], data_crc: int, *, now_ms: int) -> ClosedVersion:
@@ -332,7 +339,8 @@ class PartitionLog:
             else:
                 self._unpublished.append(group)
                 self._unpublished_crc = group.data_crc(self._unpublished_crc)
-                self._unsynced[group.segment] = self._unsynced.get(group.segment, False) or group.is_new_segment
+                if self.settings.flush_mode is FlushMode.INTERVAL:
+                    self._unsynced[group.segment] = self._unsynced.get(group.segment, False) or group.is_new_segment
                 group.buffers = []  # the operating system has them; only the version's document is still to come
         while self._waiting and self._waiting[0][0] <= self._committed_offset:
             self._waiting.popleft()[1](ErrorCode.NONE)

@@ -136,11 +136,12 @@ class PartitionStore:
                 hint="put the directory of this topic back in its place",
             )
         _settle(self._filesystem, directory, log, settings, metadata, now_ms=self._clock.now_ms())
+        background = self._background.lane()
         checkpointer = Checkpointer(
             self._filesystem,
             directory,
             settings,
-            self._background,
+            background,
             last=_last_checkpoint(log.last_checkpoint),
             commit_bytes_since=log.commit_bytes_since_checkpoint,
         )
@@ -151,7 +152,7 @@ class PartitionStore:
             settings,
             files=files,
             checkpointer=checkpointer,
-            background=self._background,
+            background=background,
             mark_dirty=self._mark_dirty,
         )
 

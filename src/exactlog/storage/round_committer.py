@@ -7,6 +7,7 @@ runs in place at the end of the loop's turn; delta versions follow within `PUBLI
 """
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,8 @@ from exactlog.core.model.metrics import Registry
 from exactlog.storage.partition_log import ClosedVersion, PartitionLog
 from exactlog.storage.round import DurabilityEngine, PartitionWrite, SyncFailed, WriteOutcome
 from exactlog.storage.settings import FlushMode
+
+_logger = logging.getLogger(__name__)
 
 PUBLICATION_DELAY_MS = 50  # at most 20 versions a second and partition; the promise is 100 ms
 
@@ -49,6 +52,7 @@ class RoundCommitter:
         self._round_is_due = False
         self._round_is_running = False
         self._publication_is_due = False
+        self._sync_is_running = False
         self._is_stopped = False
         self._uncommitted_bytes = 0
         self._uncommitted_max = sys.maxsize
@@ -78,19 +82,27 @@ class RoundCommitter:
             self._loop.call_soon(self._start_round)
 
     async def flush(self) -> None:
-        """Waits until all that was appended is committed and published."""
+        """Waits until all that was appended is committed and published, and synced unless the mode is `none`."""
         while not self._is_stopped and (not self._idle.is_set() or self._unpublished or self._publication_is_due):
             await self._idle.wait()
             if self._unpublished and not self._publication_is_due:
                 self._publish()
             await asyncio.sleep(0.001)
+        while not self._is_stopped and (self._unsynced or self._sync_is_running):
+            self.sync()
+            await asyncio.sleep(0.001)
 
     def sync(self) -> None:
-        """Syncs what has been written since the last time (`interval`); the next one waits for this one."""
+        """Syncs what has been written since the last time (`interval`), unless the last time has not ended yet."""
+        if self._is_stopped or self._sync_is_running:
+            return
         due, self._unsynced = self._unsynced, {}
-        writes = [write for partition in due if (write := partition.take_sync()) is not None]
-        if writes and not self._is_stopped:
-            self._run(writes, self._finish_sync)
+        taken = [(partition, partition.take_sync()) for partition in due]
+        round_ = [(partition, write) for partition, write in taken if write is not None]
+        if round_:
+            self._sync_is_running = True
+            partitions = [partition for partition, _ in round_]
+            self._run([write for _, write in round_], lambda outcomes: self._finish_sync(partitions, outcomes))
 
     def stop(self) -> None:
         """Starts no further round; one that runs ends without anybody being told."""
@@ -100,7 +112,7 @@ class RoundCommitter:
 
     def _start_round(self) -> None:
         self._round_is_due = False
-        if self._is_stopped:
+        if self._is_stopped or self._round_is_running:  # one that runs is followed by the next when it ends
             return
         dirty, self._dirty = self._dirty, {}
         now_ms = self._clock.now_ms()
@@ -112,22 +124,29 @@ class RoundCommitter:
         partitions = [partition for partition, _ in round_]
         writes = [write for _, write in round_]
         if self._flush_mode is not FlushMode.COMMIT:
-            self._finish_round(partitions, writes, self._engine.commit(writes))
+            self._finish_round(partitions, writes, self._carry_out(writes))
             return
         self._round_is_running = True
         self._run(writes, lambda outcomes: self._finish_round(partitions, writes, outcomes))
 
-    def _run(self, writes: Sequence[PartitionWrite], then: Callable[[list[WriteOutcome]], None]) -> None:
+    def _run(self, writes: Sequence[PartitionWrite], then: Callable[[Sequence[WriteOutcome]], None]) -> None:
         """Carries a round out on the thread and comes back to the loop with its outcome."""
 
         def work() -> None:
-            outcomes = self._engine.commit(writes)
+            outcomes = self._carry_out(writes)
             try:
                 self._loop.call_soon_threadsafe(then, outcomes)
             except RuntimeError:  # the loop was closed meanwhile (a kill): nobody is left to tell
                 return
 
         self._thread.submit(work)
+
+    def _carry_out(self, writes: Sequence[PartitionWrite]) -> Sequence[WriteOutcome]:
+        try:
+            return self._engine.commit(writes)
+        except Exception as error:  # a defect of ours: what is on disk is as unknown as after a failed sync
+            _logger.exception("a round could not be carried out")
+            return [SyncFailed(f"a round could not be carried out: {error!r}")] * len(writes)
 
     def _finish_round(
         self, partitions: Sequence[PartitionLog], writes: Sequence[PartitionWrite], outcomes: Sequence[WriteOutcome]
@@ -145,7 +164,8 @@ class RoundCommitter:
                 self._versions.inc(len(write.groups))
             else:
                 self._unpublished[partition] = None
-                self._unsynced[partition] = None
+                if self._flush_mode is FlushMode.INTERVAL:
+                    self._unsynced[partition] = None
         if self._is_paused and self._uncommitted_bytes <= self._uncommitted_max // 2:
             self._is_paused = False
             self._resume()
@@ -157,9 +177,12 @@ class RoundCommitter:
         else:
             self._idle.set()
 
-    def _finish_sync(self, outcomes: Sequence[WriteOutcome]) -> None:
-        if not self._is_stopped:
-            self._met_failed_sync(outcomes)
+    def _finish_sync(self, partitions: Sequence[PartitionLog], outcomes: Sequence[WriteOutcome]) -> None:
+        self._sync_is_running = False
+        if self._is_stopped or self._met_failed_sync(outcomes):
+            return
+        for partition in partitions:
+            partition.complete_sync()
 
     def _publish(self) -> None:
         """Publishes a version for each partition that committed something since the last time."""

@@ -5,6 +5,7 @@ a crash leaves at most a temporary file, which recovery sweeps away. With `durab
 `interval` and `none`).
 """
 
+from exactlog.core.deltalog.log_path import print_temporary_name
 from exactlog.storage.filesystem import Filesystem
 
 
@@ -24,10 +25,7 @@ def publish_new(filesystem: Filesystem, directory: str, name: str, content: byte
     try:
         filesystem.link(aside, f"{directory}/{name}")
     finally:
-        try:
-            filesystem.remove(aside)
-        except OSError as error:
-            raise SyncFailedError(*error.args) from error
+        _remove_aside(filesystem, aside)
     if durable:
         _sync_directory(filesystem, directory)
 
@@ -35,7 +33,11 @@ def publish_new(filesystem: Filesystem, directory: str, name: str, content: byte
 def replace(filesystem: Filesystem, directory: str, name: str, content: bytes, *, durable: bool) -> None:
     """Gives `content` a name, whoever had it before; raises as `publish_new` does."""
     aside = _write_aside(filesystem, directory, name, content, durable=durable)
-    filesystem.rename(aside, f"{directory}/{name}")
+    try:
+        filesystem.rename(aside, f"{directory}/{name}")
+    except OSError:
+        _remove_aside(filesystem, aside)
+        raise
     if durable:
         _sync_directory(filesystem, directory)
 
@@ -52,16 +54,29 @@ def remove_tree(filesystem: Filesystem, directory: str) -> None:
 
 
 def _write_aside(filesystem: Filesystem, directory: str, name: str, content: bytes, *, durable: bool) -> str:
-    aside = f"{directory}/.{name}.tmp"
-    file = filesystem.open(aside, create=True)
-    file.truncate(0)
-    file.write_at((content,), 0)
+    aside = f"{directory}/{print_temporary_name(name)}"
+    try:
+        file = filesystem.open(aside, create=True)
+        file.truncate(0)
+        file.write_at((content,), 0)
+    except OSError:  # a full disk, above all: what was begun would make it fuller
+        _remove_aside(filesystem, aside)
+        raise
     if durable:
         try:
             file.sync()
         except OSError as error:
             raise SyncFailedError(*error.args) from error
     return aside
+
+
+def _remove_aside(filesystem: Filesystem, aside: str) -> None:
+    try:
+        filesystem.remove(aside)
+    except FileNotFoundError:
+        pass  # it was refused before it was made
+    except OSError as error:
+        raise SyncFailedError(*error.args) from error
 
 
 def _sync_directory(filesystem: Filesystem, directory: str) -> None:

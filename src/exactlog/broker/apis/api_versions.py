@@ -24,10 +24,8 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
         and _CLIENT_SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    if request.cluster_id not in (None, context.broker.cluster_id) or request.node_id not in (
-        -1,
-        context.broker.node_id,
-    ):
+    meant = (request.cluster_id, request.node_id)
+    if request.cluster_id is not None and meant != (context.broker.cluster_id, context.broker.node_id):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     return ApiVersionsResponse(api_keys=context.broker.api_versions)
 

@@ -6,6 +6,8 @@ twice), KAFKA_STORAGE_ERROR.
 Versions: 5 error messages; 6 by id.
 """
 
+from collections import Counter
+
 from exactlog.broker.request_context import RequestContext
 from exactlog.broker.topic_registry import Topic
 from exactlog.core.model.error_code import ErrorCode
@@ -26,10 +28,12 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     asked = request.topics
     if context.api_version < BY_ID_SINCE:
         asked = tuple(DeleteTopicState(name=name) for name in request.topic_names)
+    named = Counter(asked)
     results = []
-    for state in asked:
-        topic = None
+    for state in named:
         try:
+            if named[state] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "A topic to delete is named more than once.")
             topic = _find(state, context)
             await context.broker.topics.delete(topic)
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))

@@ -74,14 +74,15 @@ async def _handle_when_open(
 def _fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
     asked = _look_up_all(request, context)
     answer = _read(request, context, asked)
-    if answer.bytes_read >= request.min_bytes or answer.has_error or request.max_wait_ms <= 0:
+    watched = [part.partition for topic in asked for part in topic.partitions if part.partition is not None]
+    if answer.bytes_read >= request.min_bytes or answer.has_error or request.max_wait_ms <= 0 or not watched:
         return answer.response
 
     def answer_now() -> None:
         context.answer(_read(request, context, _look_up_all(request, context)).response)
 
     DelayedFetch(
-        [part.partition for topic in asked for part in topic.partitions if part.partition is not None],
+        watched,
         bytes_wanted=request.min_bytes - answer.bytes_read,
         wait_ms=request.max_wait_ms,
         then=answer_now,

@@ -2,7 +2,7 @@
 
 Does: finds offsets by time: -1 the end of what the reader may see (high watermark, or last stable offset with
 read_committed), -2 and -4 the log start, -3 the record with the greatest timestamp, anything else the first record that
-is not older. -5 and -6 speak of tiered storage, which there is none of: -1 and the log start.
+is not older. -5 and -6 speak of tiered storage, which there is none of: they find nothing, as in Kafka without it.
 Errors: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNSUPPORTED_VERSION (a special time the
 version lacks), KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE.
 Versions: 0 a list of offsets; 2 isolation level; 4 leader epochs; 7 to 11 special times.
@@ -110,13 +110,21 @@ def _find(request: ListOffsetsRequest, context: RequestContext, partition: Parti
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     is_committed_only = request.isolation_level == READ_COMMITTED
     end = partition.last_stable_offset if is_committed_only else partition.high_watermark
-    epoch = context.broker.leader_epoch
     match time:
-        case -1 | -5:
-            return FoundRecord(end, -1, epoch)
-        case -2 | -4 | -6:
-            return FoundRecord(partition.log_start_offset, -1, epoch)
+        case -1:
+            return FoundRecord(end, -1, context.broker.leader_epoch)
+        case -2 | -4:
+            return FoundRecord(partition.log_start_offset, -1, _epoch_of_log_start(partition, context))
+        case -5 | -6:
+            return _NOTHING
         case -3:
             return partition.find_latest_in_time(end_offset=end) or _NOTHING
         case _:
             return partition.find_by_time(time, end_offset=end) or _NOTHING
+
+
+def _epoch_of_log_start(partition: PartitionLog, context: RequestContext) -> int:
+    """The epoch of the leader that wrote the first record; ours where there is none."""
+    start = partition.log_start_offset
+    epochs = [entry.epoch for entry in partition.table.leader_epochs if entry.start_offset <= start]
+    return epochs[-1] if epochs else context.broker.leader_epoch

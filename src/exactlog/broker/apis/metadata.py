@@ -2,7 +2,8 @@
 
 Does: tells the brokers, the controller and the topics asked for (by name, by id, or all of them); creates a missing
 topic when the client and `auto.create.topics.enable` allow it, and answers once it can be used.
-Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR.
+Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (an id where the version
+takes none), KAFKA_STORAGE_ERROR.
 Versions: 0 takes an empty list as all topics; 1 null for all; 4 auto-creation can be declined; 10 topic ids; 12 by id.
 Not done: authorized operations are not computed; the fields hold Kafka's "not asked" value.
 """
@@ -26,6 +27,7 @@ from exactlog.core.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 
+BY_ID_SINCE = 12
 Found = dict[str, ErrorCode]
 
 
@@ -53,7 +55,9 @@ async def _create_and_answer(request: MetadataRequest, context: RequestContext, 
 def _names_to_create(request: MetadataRequest, context: RequestContext) -> list[str]:
     if not (request.topics and request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable):
         return []
-    names = dict.fromkeys(topic.name for topic in request.topics if topic.name is not None)
+    names = dict.fromkeys(
+        topic.name for topic in request.topics if topic.name is not None and topic.topic_id == ZERO_UUID
+    )
     known = context.broker.topics
     return [name for name in names if known.by_name(name) is None and reason_name_is_invalid(name) is None]
 
@@ -64,7 +68,7 @@ def _answer(request: MetadataRequest, context: RequestContext, errors: Found) ->
     if request.topics is None or (context.api_version == 0 and not request.topics):
         topics = tuple(_describe(topic, context) for topic in broker.topics.topics())
     else:
-        topics = tuple(_look_up(asked, context, errors) for asked in request.topics)
+        topics = tuple(_look_up(asked, context, errors) for asked in dict.fromkeys(request.topics))
     return MetadataResponse(
         brokers=(MetadataResponseBroker(node_id=broker.node_id, host=address.host, port=address.port),),
         cluster_id=broker.cluster_id,
@@ -75,6 +79,8 @@ def _answer(request: MetadataRequest, context: RequestContext, errors: Found) ->
 
 def _look_up(asked: MetadataRequestTopic, context: RequestContext, errors: Found) -> MetadataResponseTopic:
     topics = context.broker.topics
+    if context.api_version < BY_ID_SINCE and (asked.name is None or asked.topic_id != ZERO_UUID):
+        return _unknown(asked.name or "", ErrorCode.INVALID_REQUEST, asked.topic_id)
     if asked.name is None:
         topic = topics.by_id(asked.topic_id)
         return _describe(topic, context) if topic else _unknown(None, ErrorCode.UNKNOWN_TOPIC_ID, asked.topic_id)
