@@ -32,7 +32,7 @@ def table_lines() -> Iterator[str]:
     yield "| API | key | versions | not done yet |"
     yield "|---|---:|---|---|"
     for key, api in sorted(API_TABLE.items()):
-        cells = (api.name, str(int(key)), f"{api.min_version}-{api.max_version}", not_done(api.doc))
+        cells = (api.name, str(int(key)), f"{api.min_version}-{api.max_version}", not_done(api.doc).replace("|", r"\|"))
         yield f"| {' | '.join(cells)} |".replace("|  |", "| |")
 
 

@@ -1,10 +1,10 @@
 """The code of the documentation, as one script a page.
 
-A page's fenced blocks run from top to bottom in an empty folder, in one shell:
+A page's fenced blocks run from top to bottom in an empty folder, in one shell, and print to a terminal:
 
 - `sh`: commands.
-- `console`: commands after `$ `, and what they print; `…` stands for anything. Output that differs fails the page; a
-  block that shows none at all is not compared.
+- `console`: commands after `$ `, and what they print; `…` stands for anything, a time for any other. Output that
+  differs fails the page; a block that shows none at all is not compared.
 - `python`: a program.
 
 Other languages are only shown. A runnable block that must not run has `<!-- not run: the reason -->` before it. The
@@ -85,15 +85,28 @@ def shell_script(to_run: list[Command], *, port: int) -> str:
     parts = [
         "set -euo pipefail",
         "exec 2>&1",
-        f"export EXACTLOG_PORT={port} EXACTLOG_BOOTSTRAP=127.0.0.1:{port}",
         "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT",
-        f"wait_for_port() {{ until (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.05; done; }}",
+        f"export EXACTLOG_PORT={port} EXACTLOG_BOOTSTRAP=127.0.0.1:{port}",
+        f"is_serving() {{ (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; }}",
     ]
     for number, command in enumerate(to_run):
-        parts += [f"printf '\\n@@ {number}\\n'", command.script.rstrip("\n").replace(USUAL_PORT, str(port))]
-        if command.script.rstrip().endswith("&"):
-            parts.append("wait_for_port")
+        script = command.script.rstrip().replace(USUAL_PORT, str(port))
+        parts += [
+            f"printf '\\n@@ {number}\\n'",
+            _in_background(script, number, command) if script.endswith("&") else script,
+        ]
     return "\n".join([*parts, "printf '\\n@@ end\\n'", ""])
+
+
+def _in_background(script: str, number: int, command: Command) -> str:
+    """Start a server, and go on when it answers and has said what the page shows."""
+    said = f".background-{number}"
+    lines = len((command.expected or "").splitlines())
+    return (
+        f"{script.removesuffix('&')} >{said} 2>&1 &\n"
+        f"until is_serving && [ $(wc -l <{said}) -ge {lines} ]; do sleep 0.05; done\n"
+        f"cat {said}"
+    )
 
 
 def printed(output: str, *, port: int) -> dict[str, str]:
@@ -103,10 +116,11 @@ def printed(output: str, *, port: int) -> dict[str, str]:
 
 
 def reads_as(expected: str, actual: str) -> bool:
-    """Whether output is what a page shows; `…` stands for anything."""
+    """Whether output is what a page shows; `…` stands for anything, and any time for any other."""
+    pattern = ".*".join(re.escape(part) for part in _tidy(expected).split("…"))
+    return re.fullmatch(pattern, _tidy(actual), flags=re.DOTALL) is not None
 
-    def tidy(text: str) -> str:
-        return "\n".join(line.rstrip() for line in text.strip().splitlines())
 
-    pattern = ".*".join(re.escape(part) for part in tidy(expected).split("…"))
-    return re.fullmatch(pattern, tidy(actual), flags=re.DOTALL) is not None
+def _tidy(text: str) -> str:
+    lines = "\n".join(line.rstrip() for line in text.strip().splitlines())
+    return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z|\b1\d{12}\b", "(time)", lines)

@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -32,26 +33,44 @@ def free_port() -> int:
 
 
 def run_script(script: str, folder: Path) -> str:
-    """What a script prints, whether it ends well or not; nothing it started outlives it."""
+    """What a script prints on a terminal, whether it ends well or not; nothing it started outlives it."""
+    file = folder / ".page.sh"
+    file.write_text(script)
     environment = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(folder),
         "LC_ALL": "C.UTF-8",
+        "TERM": "dumb",
+        "COLUMNS": "120",
     }
-    process = subprocess.Popen(
-        ["bash", "-s"],
+    ours, theirs = os.openpty()
+    shell = subprocess.Popen(
+        ["bash", file],
         cwd=folder,
         env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
         start_new_session=True,
     )
+    os.close(theirs)
+    impatience = threading.Timer(PAGE_SECONDS, os.killpg, (shell.pid, signal.SIGKILL))
+    impatience.start()
     try:
-        return process.communicate(script, timeout=PAGE_SECONDS)[0]
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        return process.communicate()[0]
+        return read_to_end(ours).decode().replace("\r\n", "\n")
+    finally:
+        shell.wait()
+        impatience.cancel()
+        os.close(ours)
+
+
+def read_to_end(terminal: int) -> bytes:
+    output = bytearray()
+    try:
+        while chunk := os.read(terminal, 65_536):
+            output += chunk
+    except OSError:
+        pass  # how a terminal says that nobody writes to it any more
+    return bytes(output)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=shown)
@@ -111,3 +130,9 @@ def test_a_command_that_fails_ends_the_page(tmp_path: Path) -> None:
 def test_three_dots_stand_for_anything() -> None:
     assert reads_as("took … s\nlast", "took 0.25 s\nlast\n")
     assert not reads_as("took … s", "took long")
+
+
+def test_a_time_stands_for_any_other() -> None:
+    assert reads_as(
+        "at 2026-11-28T02:48:40.756Z, in ms 1795834120756", "at 2031-01-01T00:00:00.000Z, in ms 1924992000000"
+    )

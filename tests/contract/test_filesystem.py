@@ -3,20 +3,24 @@
 import os
 import sys
 import threading
+from random import Random
 
 import pytest
 
 from exactlog.storage.filesystem import MemoryFilesystem, OsFilesystem
 from tests.support.counting_filesystem import CountingFilesystem, Operation
+from tests.support.forgetful_filesystem import ForgetfulFilesystem
 
 
-@pytest.fixture(params=["os", "memory", "counting"])
+@pytest.fixture(params=["os", "memory", "counting", "forgetful"])
 def filesystem(request):
     match request.param:
         case "os":
             return OsFilesystem()
         case "memory":
             return MemoryFilesystem()
+        case "forgetful":
+            return ForgetfulFilesystem()
         case _:
             return CountingFilesystem(MemoryFilesystem())
 
@@ -380,3 +384,41 @@ def test_the_counting_file_system_lets_a_test_step_in_first():
     filesystem.before = lambda operation: None
 
     assert not filesystem.exists("/d/a")
+
+
+# --- the one whose power can be cut -------------------------------------------------------------------------------
+
+
+def test_after_a_power_cut_only_synced_bytes_under_synced_names_are_certain():
+    filesystem = ForgetfulFilesystem()
+    filesystem.make_directories("/d")
+    filesystem.sync_directory("/")
+    synced = filesystem.open("/d/synced", create=True)
+    synced.write_at((b"certain",), 0)
+    synced.sync_data()
+    filesystem.open("/d/no bytes", create=True).write_at((b"lost",), 0)
+    filesystem.sync_directory("/d")
+    synced.write_at((b" and more",), 7)
+    filesystem.open("/d/no name", create=True).sync()
+
+    after = filesystem.after_power_cut()
+
+    assert sorted(after.list_names("/d")) == ["no bytes", "synced"]
+    assert after.read_file("/d/synced") == b"certain"
+    assert after.read_file("/d/no bytes") == b""
+
+
+def test_after_a_power_cut_anything_more_may_be_there():
+    filesystem = ForgetfulFilesystem()
+    filesystem.make_directories("/d")
+    filesystem.sync_directory("/")
+    filesystem.open("/d/a", create=True).write_at((b"12345",), 0)
+    filesystem.sync_directory("/d")
+    filesystem.rename("/d/a", "/d/b")
+
+    seen = set()
+    for seed in range(200):
+        after = filesystem.after_power_cut(Random(seed))
+        seen.add(tuple(sorted((name, after.read_file(f"/d/{name}")) for name in after.list_names("/d"))))
+
+    assert {(), (("a", b""),), (("b", b"12345"),), (("a", b"123"),), (("a", b"12345"), ("b", b"12345"))} <= seen

@@ -7,7 +7,7 @@ PATIENCE_S = 20
 
 def requests_handled(broker, api):
     """How many requests of an API the broker has begun to carry out."""
-    return broker.metrics()[f'exactlog_requests_total{{api="{api}"}}']
+    return broker.metrics().get(f'exactlog_requests_total{{api="{api}"}}', 0)
 
 
 def wait_until(condition):

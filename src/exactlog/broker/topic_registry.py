@@ -148,6 +148,8 @@ class TopicRegistry:
     async def open(self, name: str, index: int) -> None:
         """Opens a partition, once however many ask; afterwards `partition` says how it went."""
         key = TopicPartition(name, index)
+        if key in self._partitions:  # since whoever asks has looked: never open the same files twice
+            return
         task = self._opening.get(key)
         if task is None:
             task = self._opening[key] = asyncio.ensure_future(self._open(key))

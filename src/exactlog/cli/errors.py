@@ -11,22 +11,27 @@ class InvalidUsageError(ExactlogError):
     code = "usage"
 
 
-class NotFoundError(ExactlogError):
-    """What was named is not there."""
-
-    code = "not-found"
-
-
 class NotAvailableError(ExactlogError):
     """Something that is not part of this version."""
 
     code = "not-available"
 
 
+class OperatingSystemError(ExactlogError):
+    """The operating system refused something: a file that may not be read, a full disk."""
+
+    code = "os-error"
+
+
 class PartlyDoneError(ExactlogError):
-    """Some of what was asked is done, some is not; the message says which."""
+    """Some of what was asked is done, some is not; the message says which. The rest is as the cause says."""
 
     code = "partly-done"
+
+    def __init__(self, message: str, cause: ExactlogError) -> None:
+        super().__init__(message, hint=cause.hint)
+        self.retryable = cause.retryable
+        self.kafka_error = cause.kafka_error
 
 
 def error_line(error: ExactlogError) -> str:

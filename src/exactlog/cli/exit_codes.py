@@ -50,6 +50,7 @@ _BY_KAFKA_ERROR: Final = {
 _BY_CODE: Final = {
     "usage": ExitCode.USAGE,
     "invalid-config": ExitCode.USAGE,
+    "invalid-url": ExitCode.USAGE,
     "not-found": ExitCode.NOT_FOUND,
     "offset-out-of-range": ExitCode.NOT_FOUND,
     "version-expired": ExitCode.NOT_FOUND,

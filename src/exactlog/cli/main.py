@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from exactlog import __version__
-from exactlog.cli.errors import InvalidUsageError, error_line, error_text
+from exactlog.cli.errors import InvalidUsageError, OperatingSystemError, error_line, error_text
 from exactlog.cli.exit_codes import ExitCode, exit_code_of
 from exactlog.cli.output import OutputClosed, discard_output, flush_output
 from exactlog.cli.settings import LazyGroup, Settings
@@ -63,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             click.echo(error.ctx.get_usage(), err=True)
         _report(InvalidUsageError(error.format_message(), hint=_help_hint(error)), settings)
         return ExitCode.USAGE
+    except OSError as error:
+        _report(OperatingSystemError(str(error)), settings)
+        return ExitCode.FAILED
     except (KeyboardInterrupt, click.Abort):
         return ExitCode.INTERRUPTED
     return result if isinstance(result, int) else ExitCode.OK

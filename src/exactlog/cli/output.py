@@ -3,8 +3,9 @@
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, TextIO
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Literal, Self, TextIO
 
 OutputFormat = Literal["table", "json", "jsonl"]
 Row = Mapping[str, object]
@@ -66,6 +67,38 @@ def write_rows(rows: Iterable[Row], *, columns: Sequence[str], output: OutputFor
         case "table":
             for line in table_lines(rows, columns=columns):
                 write_line(line)
+
+
+class RowPrinter:
+    """Prints rows as they come: on a line each under a heading, or as one JSON array. Use it as a context."""
+
+    def __init__(self, output: OutputFormat, *, heading: str, line_of: Callable[[Row], str]) -> None:
+        self._output = output
+        self._heading = heading
+        self._line_of = line_of
+        self._separator = "["
+
+    def __enter__(self) -> Self:
+        if self._output == "table":
+            write_line(self._heading)
+        return self
+
+    def write(self, row: Row) -> None:
+        """Print one row."""
+        match self._output:
+            case "table":
+                write_line(self._line_of(row))
+            case "jsonl":
+                write_line(encode_json(row))
+            case "json":
+                write_line(self._separator + encode_json(row))
+                self._separator = ","
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._output == "json" and error is None:
+            write_line("[]" if self._separator == "[" else "]")
 
 
 def write_object(value: Row, *, output: OutputFormat) -> None:

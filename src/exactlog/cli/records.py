@@ -1,14 +1,14 @@
 """Records as the command line prints and reads them."""
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Struct
 
 from exactlog.cli.errors import InvalidUsageError
-from exactlog.cli.output import OutputFormat, cell, encode_json, write_line
+from exactlog.cli.output import OutputFormat, RowPrinter, cell
 from exactlog.core.deltalog.timestamps import TIMESTAMP_MS_MAX, format_timestamp
 from exactlog.core.model.ids import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, DeltaVersion, TimestampMs, TopicPartition
 from exactlog.core.model.sequences import add_to_sequence
@@ -100,18 +100,9 @@ def encode_bytes(content: bytes | None) -> str | dict[str, str] | None:
         return {"base64": base64.b64encode(content).decode("ascii")}
 
 
-def write_records(rows: Iterable[Mapping[str, object]], *, output: OutputFormat) -> None:
-    """Print the rows of records as they come: on a line each, or as one JSON array."""
-    match output:
-        case "jsonl":
-            for row in rows:
-                write_line(encode_json(row))
-        case "json":
-            write_line(encode_json(list(rows)))
-        case "table":
-            write_line(RECORD_HEADING)
-            for row in rows:
-                write_line(record_line(row))
+def record_printer(output: OutputFormat) -> RowPrinter:
+    """What prints the rows of records as they come."""
+    return RowPrinter(output, heading=RECORD_HEADING, line_of=record_line)
 
 
 def record_line(row: Mapping[str, object]) -> str:

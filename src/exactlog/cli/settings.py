@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from exactlog.cli.errors import InvalidUsageError
 from exactlog.cli.output import OutputFormat, is_terminal
 
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
@@ -37,6 +38,16 @@ class Settings:
     def output_of_records(self) -> OutputFormat:
         """The format for a stream: what was asked for, else a table on a terminal and JSON lines elsewhere."""
         return self.output or ("table" if is_terminal(sys.stdout) else "jsonl")
+
+    def start_logging(self) -> None:
+        """Let the program's logs go to standard error: warnings, with -v what it does, with -vv everything."""
+        import logging  # noqa: PLC0415  not needed to say a version
+
+        logging.basicConfig(
+            level=(logging.WARNING, logging.INFO, logging.DEBUG)[min(self.verbose, 2)],
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+            stream=sys.stderr,
+        )
 
     def say(self, line: str) -> None:
         """Tell a person something, on standard error, unless asked to be quiet."""
@@ -72,6 +83,18 @@ def global_options(*, is_root: bool) -> list[click.Parameter]:
             ["-v", "--verbose"], count=True, callback=_store, expose_value=False, help="Say more; twice: still more."
         ),
     ]
+
+
+def split_assignment(assignment: str) -> tuple[str, str]:
+    """Key and value of `key=value`.
+
+    Raises:
+        InvalidUsageError: there is no `=`, or nothing before it.
+    """
+    name, equals, value = assignment.partition("=")
+    if not equals or not name.strip():
+        raise InvalidUsageError(f"{assignment!r} is not of the form key=value")
+    return name.strip(), value
 
 
 class Command(click.Command):

@@ -1,1 +1,1 @@
-"""The ports through which products reach a log, and the adapters behind them."""
+"""The client: what the products may ask of a broker (`ports`), and `connect`, which finds an adapter for a URL."""

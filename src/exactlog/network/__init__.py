@@ -3,9 +3,8 @@
 A frame is a 4-byte big-endian size and that many bytes. What is in them is the business of a `FrameHandler`.
 """
 
-from exactlog.network.connection import Connection
+from exactlog.network.connection import Connection, FrameHandler, Peer
 from exactlog.network.limits import NetworkLimits
-from exactlog.network.ports import FrameHandler, Peer
 from exactlog.network.reply import Reply
 from exactlog.network.server import ListenError, TcpServer
 

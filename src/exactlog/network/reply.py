@@ -2,13 +2,10 @@
 
 import struct
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from exactlog.core.model.errors import InvariantError
 from exactlog.network.outgoing import Part
-
-if TYPE_CHECKING:
-    from exactlog.network.connection import Connection
 
 SIZE: Final = struct.Struct(">i")  # in front of every frame and answer
 SKIPPED: Final = -SIZE.size  # the size of no answer: it leaves as 0 bytes
@@ -16,13 +13,23 @@ SKIPPED: Final = -SIZE.size  # the size of no answer: it leaves as 0 bytes
 _ANSWER_BYTES_MAX: Final = 2**31 - 1  # the size is a signed 32-bit integer to the peer
 
 
+class AnswerQueue(Protocol):
+    """What a reply needs from its connection."""
+
+    @property
+    def peer(self) -> tuple[str, int]: ...
+
+    def answered(self, size: int) -> None:
+        """One of the frames has its answer, of so many bytes."""
+
+
 class Reply:
     """The place of one frame's answer. Exactly one of `send` and `skip` is due, now or later."""
 
-    __slots__ = ("connection", "parts", "size")
+    __slots__ = ("_queue", "parts", "size")
 
-    def __init__(self, connection: "Connection") -> None:
-        self.connection = connection
+    def __init__(self, queue: AnswerQueue) -> None:
+        self._queue = queue
         self.parts: Sequence[Part] | None = None  # None: no answer yet
         self.size = SKIPPED
 
@@ -44,7 +51,7 @@ class Reply:
         for part in parts:
             size += len(part)
         if size > _ANSWER_BYTES_MAX:
-            raise InvariantError(f"an answer of {size} bytes to {self.connection.peer}: a size has 31 bits")
+            raise InvariantError(f"an answer of {size} bytes to {self._queue.peer}: a size has 31 bits")
         self._finish(parts, size)
 
     def skip(self) -> None:
@@ -57,7 +64,7 @@ class Reply:
 
     def _finish(self, parts: Sequence[Part], size: int) -> None:
         if self.parts is not None:
-            raise InvariantError(f"a frame of {self.connection.peer} was answered twice")
+            raise InvariantError(f"a frame of {self._queue.peer} was answered twice")
         self.parts = parts
         self.size = size
-        self.connection.answered(size)
+        self._queue.answered(size)

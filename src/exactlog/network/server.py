@@ -8,12 +8,11 @@ from typing import Final
 
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.errors import ExactlogError, InvariantError
-from exactlog.core.model.limits import RECEIVE_BUFFER_BYTES
+from exactlog.core.model.limits import RECEIVE_BUFFER_BYTES, SHUTDOWN_LINGER_MS
 from exactlog.core.model.metrics import Registry
-from exactlog.network.connection import Connection
+from exactlog.network.connection import Connection, FrameHandler
 from exactlog.network.limits import NetworkLimits
 from exactlog.network.network_metrics import NetworkMetrics
-from exactlog.network.ports import FrameHandler
 
 _logger = logging.getLogger(__name__)
 
@@ -50,6 +49,7 @@ class TcpServer:
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._ids = itertools.count(1)
         self._connections: set[Connection] = set()
+        self._all_answered = asyncio.Event()  # no connection is open but those that are closing
         self._all_closed = asyncio.Event()
         self._turns: list[Connection] = []
         self._paused: set[Connection] = set()
@@ -106,26 +106,21 @@ class TcpServer:
     async def stop(self, *, drain_ms: int) -> None:
         """Accept nobody, handle nothing new, answer what is in flight, and end each connection after its last answer.
 
-        It waits until the peers have closed too, or for `drain_ms`; then it drops what is left. After `abort` it waits
-        until every connection is gone.
+        A peer that has all its answers gets half a second more to close on its side; then it is dropped, as is, after
+        `drain_ms`, what is not answered. After `abort` this waits until every connection is gone.
         """
         self._stop_accepting()
         for connection in tuple(self._connections):
             connection.drain()
-        if self._connections:
-            try:
-                async with asyncio.timeout(drain_ms / 1000):
-                    await self._all_closed.wait()
-            except TimeoutError:
-                unanswered = sum(not connection.is_closing for connection in self._connections)
-                _logger.log(
-                    logging.WARNING if unanswered else logging.DEBUG,
-                    "%d connections dropped, %d of them with requests in flight",
-                    len(self._connections),
-                    unanswered,
-                )
-                self._abort_all("shutdown")
-                await self._all_closed.wait()
+        self._note_progress()
+        if not await _passes_within(drain_ms, self._all_answered):
+            unanswered = sum(not connection.is_closing for connection in self._connections)
+            if unanswered:
+                _logger.warning("%d connections dropped with requests in flight", unanswered)
+        elif await _passes_within(min(drain_ms, SHUTDOWN_LINGER_MS), self._all_closed):
+            return
+        self._abort_all("shutdown")
+        await self._all_closed.wait()
 
     def abort(self) -> None:
         """Drop every socket at once, without answers: what a killed process does.
@@ -171,7 +166,6 @@ class TcpServer:
             return False
         self._is_full = False
         self._connections.add(connection)
-        self._all_closed.clear()
         self.metrics.connections_opened.inc()
         return True
 
@@ -181,8 +175,7 @@ class TcpServer:
         for connections in (self._connections, self._paused, self._unwritten):
             connections.discard(connection)
         self.metrics.connections_closed(reason).inc()
-        if not self._connections:
-            self._all_closed.set()
+        self._note_progress()
 
     def schedule(self, connection: Connection) -> None:
         """Give the connection a turn soon: one callback of the loop serves all that ask before it runs."""
@@ -203,6 +196,7 @@ class TcpServer:
     def note_closing(self, connection: Connection) -> None:
         """The connection may linger."""
         self._closing[connection] = self._clock.monotonic_ms()
+        self._note_progress()
 
     # -----------------------------------------------------------------------------------------------------------
 
@@ -236,9 +230,25 @@ class TcpServer:
             self._sweep_timer.cancel()
             self._sweep_timer = None
 
+    def _note_progress(self) -> None:
+        """Tell `stop` how far it has come; until then there may always be another connection."""
+        if not self._is_accepting and len(self._closing) == len(self._connections):
+            self._all_answered.set()
+            if not self._connections:
+                self._all_closed.set()
+
     def _abort_all(self, reason: str) -> None:
         for connection in tuple(self._connections):
             connection.abort(reason)
+
+
+async def _passes_within(timeout_ms: int, event: asyncio.Event) -> bool:
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 async def _bind(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:

@@ -64,14 +64,14 @@ class Catalog:
     def __init__(self, path: str | None) -> None:
         self._lock = threading.Lock()
         self._path = path or "in memory"
-        self._connection = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
         try:
-            self._connection.execute("PRAGMA journal_mode = DELETE")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.executescript(_SCHEMA)
-            self._check_format()
+            self._connection = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
         except sqlite3.DatabaseError as error:
-            self._connection.close()
             raise DamageError(
                 f"{self._path}: not readable as a catalog: {error}", hint="restore the file from a copy"
             ) from error
@@ -139,6 +139,14 @@ class Catalog:
         """Forgets a topic."""
         with self._lock:
             self._connection.execute("DELETE FROM topics WHERE id = ?", (str(topic_id),))
+
+    def _prepare(self) -> None:
+        # Not DELETE: its last step, the unlinking of the journal, is not synced, so that a power cut right after a
+        # commit could still roll it back.
+        self._connection.execute("PRAGMA journal_mode = TRUNCATE")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.executescript(_SCHEMA)
+        self._check_format()
 
     def _check_format(self) -> None:
         found = self._number("format_version", default=0)

@@ -111,8 +111,8 @@ class _Recovery:
 
     def replay_commits(self) -> None:
         """Replays the delta commits behind the checkpoint, their bytes and batches checked."""
-        version = DeltaVersion(self.log.table.version + 1)
-        while version <= self._delta_log.newest_version:
+        version, newest = DeltaVersion(self.log.table.version + 1), self._delta_log.newest_version
+        while version <= newest:
             try:
                 decoded, size = self._delta_log.read_commit(version)
                 batches = self._check_bytes(decoded)
@@ -140,10 +140,11 @@ class _Recovery:
                 group.add(header, memoryview(tail)[position : position + header.size_bytes])
             if group.size:
                 self._adopt(group)
-            if group.size < len(tail) or not group.size:
+                next_offset = Offset(group.end_offset)
+            following = self._files.new(self._directory, base_offset=next_offset)
+            if group.size < len(tail) or following.name == segment.name:
                 break
-            next_offset = Offset(group.end_offset)
-            segment = self._files.new(self._directory, base_offset=next_offset)
+            segment = following
         if self.log.adopted:
             first, last = self.log.adopted[0].base_offset, self.log.adopted[-1].end_offset - 1
             _logger.warning("%s: offsets %d to %d had no delta version yet and get one now", self._name, first, last)

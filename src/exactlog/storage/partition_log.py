@@ -315,11 +315,16 @@ class PartitionLog:
     async def retire(self) -> None:
         """Stops the partition since its topic is deleted; when this returns, nothing writes to its files any more."""
         self.failure = "the topic was deleted"
-        while self._forming or self._in_flight or self._is_publishing or self._is_syncing:
-            await asyncio.sleep(_RETIRE_POLL_S)  # noqa: ASYNC110  once in a topic's life; an event would live in every round
+        while self._is_busy:  # noqa: ASYNC110  once in a topic's life; an event would live in every round
+            await asyncio.sleep(_RETIRE_POLL_S)
         await self._background.wait()
         self._unsynced = {}
         self._reset_head(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a round writes to the partition's files, or is going to."""
+        return bool(self._forming or self._in_flight or self._is_publishing or self._is_syncing)
 
     def _close_version(self, groups: list[Group], data_crc: int, *, now_ms: int) -> ClosedVersion:
         write, decoded = self._delta_head.close(groups, data_crc=data_crc, now_ms=now_ms)

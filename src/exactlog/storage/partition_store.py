@@ -4,10 +4,11 @@ A partition is made under `.creating/` and renamed when it is whole, and renamed
 name in the data directory is always a whole partition. Everything here blocks; call it from a thread.
 """
 
+import logging
 from collections.abc import Callable
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.deltalog.checkpoint_format import Checkpoint, encode_checkpoint
@@ -23,10 +24,11 @@ from exactlog.core.deltalog.table_state import TableState
 from exactlog.core.deltalog.timestamps import format_timestamp, parse_timestamp
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.errors import DamageError
-from exactlog.core.model.ids import TimestampMs, TopicPartition
+from exactlog.core.model.ids import DeltaVersion, TimestampMs, TopicPartition
 from exactlog.storage.background import BackgroundWork
 from exactlog.storage.checkpointer import Checkpointer
 from exactlog.storage.delta_head import DeltaHead
+from exactlog.storage.delta_log_files import DeltaLogFiles
 from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.group import Group
 from exactlog.storage.log_recovery import RecoveredLog, recover
@@ -35,6 +37,10 @@ from exactlog.storage.partition_log import OpenedLog, PartitionLog
 from exactlog.storage.segment import SegmentFiles
 from exactlog.storage.settings import FLUSH_MODE_KEY, FlushMode, LogSettings, recorded_flush_mode
 from exactlog.storage.whole_files import publish_new, remove_tree
+
+_logger = logging.getLogger(__name__)
+
+CREATION = DeltaVersion(0)
 
 
 class NodeSettings(Struct, frozen=True):
@@ -104,7 +110,7 @@ class PartitionStore:
         self._filesystem.sync_directory(self._root)
 
     def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
-        """Takes a partition away; one that is not there is fine."""
+        """Takes a partition away; one that is not there is fine, and one of another topic of that name stays."""
         name = print_partition_directory_name(topic_partition.topic, topic_partition.partition)
         directory = f"{self._root}/{name}"
         made = f"{self._root}/{CREATING_DIRECTORY}/{name}"
@@ -112,11 +118,27 @@ class PartitionStore:
             remove_tree(self._filesystem, made)
         if not self._filesystem.exists(directory):
             return
+        owner = self._owner(directory)
+        if owner is not None and owner != topic_id:
+            _logger.warning("%s stays: it belongs to topic id %s, not to %s", directory, owner, topic_id)
+            return
         self._open_files.forget_directory(directory)
         deleted = f"{self._root}/{DELETED_DIRECTORY}/{topic_id}-{topic_partition.partition}"
         self._filesystem.rename(directory, deleted)
         self.sync_root()
         remove_tree(self._filesystem, deleted)
+
+    def _owner(self, directory: str) -> UUID | None:
+        """The id of the topic that a partition's directory belongs to; None when that cannot be told."""
+        try:
+            delta_log = DeltaLogFiles(self._filesystem, directory)
+            if CREATION in delta_log.versions:
+                metadata = delta_log.read_commit(CREATION)[0].commit.metadata
+                return None if metadata is UNSET else metadata.topic_id
+            found = next((found for found in delta_log.checkpoints() if isinstance(found, Checkpoint)), None)
+        except (DamageError, OSError):
+            return None
+        return None if found is None else found.metadata.topic_id
 
     def open(self, topic_partition: TopicPartition, topic_id: UUID, config: TopicConfig) -> PartitionLog:
         """Opens a partition, recovering it if it must be.
@@ -134,6 +156,12 @@ class PartitionStore:
             raise DamageError(
                 f"{directory} belongs to topic id {metadata.topic_id if metadata else None}, not to {topic_id}",
                 hint="put the directory of this topic back in its place",
+            )
+        if log.table.leader_epoch > settings.leader_epoch:
+            raise DamageError(
+                f"{directory} was written at leader epoch {log.table.leader_epoch}, this start has only "
+                f"{settings.leader_epoch}: the catalog is older than the partition",
+                hint="put the catalog back that belongs to this data directory",
             )
         _settle(self._filesystem, directory, log, settings, metadata, now_ms=self._clock.now_ms())
         background = self._background.lane()
@@ -182,9 +210,12 @@ def _settle(
     if not log.adopted and mode_before is settings.flush_mode:
         return
     head = DeltaHead(log.table, settings)
-    if mode_before is not FlushMode.COMMIT:
+    if mode_before is not FlushMode.COMMIT and settings.flush_mode is FlushMode.COMMIT:
         _sync_all(filesystem, directory, log)
     if log.adopted:
+        for segment in {group.segment: None for group in log.adopted}:
+            segment.sync()
+        filesystem.sync_directory(directory)
         _publish(filesystem, directory, log, head, log.adopted, data_crc=log.adopted_crc, now_ms=now_ms)
     if mode_before is not settings.flush_mode:
         changed = TableMetadata(

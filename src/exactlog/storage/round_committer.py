@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.metrics import Registry
@@ -159,7 +160,7 @@ class RoundCommitter:
         for partition, write, outcome in zip(partitions, writes, outcomes, strict=True):
             self._uncommitted_bytes -= write.size_bytes
             self._round_bytes.inc(write.size_bytes)
-            partition.complete_write(outcome, now_ms=now_ms)
+            _tell(partition, partial(partition.complete_write, outcome, now_ms=now_ms))
             if self._flush_mode is FlushMode.COMMIT:
                 self._versions.inc(len(write.groups))
             else:
@@ -204,7 +205,7 @@ class RoundCommitter:
             return
         now_ms = self._clock.now_ms()
         for (partition, _, version), outcome in zip(round_, outcomes, strict=True):
-            partition.complete_publication(outcome, version, now_ms=now_ms)
+            _tell(partition, partial(partition.complete_publication, outcome, version, now_ms=now_ms))
             self._versions.inc()
         if self._unpublished:
             self._publication_is_due = True
@@ -217,6 +218,15 @@ class RoundCommitter:
                 self._on_sync_failed(outcome.reason)
                 return True
         return False
+
+
+def _tell(partition: PartitionLog, how_it_ended: Callable[[], None]) -> None:
+    """Tells a partition how its round ended. One that breaks an invariant of its own stops, and stops alone."""
+    try:
+        how_it_ended()
+    except Exception as error:
+        _logger.exception("%s: what a round stored could not be taken in", partition.topic_partition)
+        partition.fail(f"{partition.topic_partition}: what a round stored could not be taken in: {error!r}")
 
 
 def _nothing() -> None:

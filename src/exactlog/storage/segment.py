@@ -7,12 +7,12 @@ has the offset it says, so a damaged index costs a rebuild of itself and never a
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.log_path import print_segment_file_name
 from exactlog.core.deltalog.table_state import SegmentDetails
-from exactlog.core.log.index_format import POSITION_MAX, RELATIVE_OFFSET_MAX
+from exactlog.core.log.index_format import POSITION_MAX, RELATIVE_OFFSET_MAX, IndexRow, TimeIndexRow
 from exactlog.core.model.errors import DamageError, DecodeError, InvariantError
 from exactlog.core.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from exactlog.core.model.limits import INDEX_INTERVAL_BYTES
@@ -66,7 +66,18 @@ class SegmentFiles:
 class Segment:
     """One segment. `size` and `next_offset` are what is committed: bytes behind them do not exist for readers."""
 
-    __slots__ = ("_files", "base_offset", "directory", "index", "max_timestamp", "name", "next_offset", "path", "size")
+    __slots__ = (
+        "_files",
+        "_youngest",
+        "base_offset",
+        "directory",
+        "index",
+        "max_timestamp",
+        "name",
+        "next_offset",
+        "path",
+        "size",
+    )
 
     def __init__(self, files: SegmentFiles, directory: str, name: str, base_offset: int) -> None:
         self._files = files
@@ -77,6 +88,7 @@ class Segment:
         self.size = 0
         self.next_offset = base_offset
         self.max_timestamp: int = NO_TIMESTAMP
+        self._youngest: TimeIndexRow | None = None  # where `max_timestamp` is from, when that has been seen
         self.index = SegmentIndex(files.open_files, directory, name)
 
     # --- growing ----------------------------------------------------------------------------------------------
@@ -92,14 +104,12 @@ class Segment:
         """A batch is committed at the end of the segment."""
         if position != self.size:
             raise InvariantError(f"{self.path}: a batch is committed at {position}, the segment ends at {self.size}")
-        self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
-        if position - self.index.last_position >= self._files.index_interval_bytes:
-            self.index.append(
-                position,
-                relative_offset=header.base_offset - self.base_offset,
-                max_timestamp=self.max_timestamp,
-                relative_last_offset=header.last_offset - self.base_offset,
-            )
+        last_position = self._last_indexed_position()
+        if header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self._youngest = TimeIndexRow(header.max_timestamp, header.last_offset - self.base_offset)
+        if position - last_position >= self._files.index_interval_bytes:
+            self.index.append(IndexRow(header.base_offset - self.base_offset, position), self._youngest)
         self.size = position + header.size_bytes
         self.next_offset = header.next_offset
 
@@ -127,7 +137,7 @@ class Segment:
     def _last_boundary(self, content: bytes, position: int) -> int:
         """Where the last whole batch of `content`, which was read from `position`, ends."""
         end = len(content)
-        boundary = max(0, self.index.floor_by_position(position + end) - position)
+        boundary = max(0, self._ask_index(lambda: self._floor_by_position(position + end)) - position)
         while boundary + BATCH_OVERHEAD <= end:
             behind = boundary + batch_size(content, boundary)
             if behind > end:
@@ -141,7 +151,7 @@ class Segment:
         Raises:
             DamageError: the segment's bytes are not batches.
         """
-        start = self._floor_position(offset)
+        start = self._ask_index(lambda: self._floor(offset))
         for position, header in self.headers_from(start):
             if header.next_offset > offset:
                 if position - start > _STRIDES_MAX * self._files.index_interval_bytes:
@@ -175,7 +185,7 @@ class Segment:
         """Batches with a record that is not older than a time, in order; the first of them is found by the index."""
         if timestamp_ms > self.max_timestamp:
             return
-        start = self._floor_position(self.base_offset + self.index.floor_by_time(timestamp_ms - 1))
+        start = self._ask_index(lambda: self._floor_by_time(timestamp_ms))
         for position, header in self.headers_from(start):
             if header.max_timestamp >= timestamp_ms:
                 yield position, header
@@ -215,26 +225,61 @@ class Segment:
     def _file(self) -> File:
         return self._files.open(self.path)
 
-    def _floor_position(self, offset: int) -> int:
-        """A boundary at or before the batch that holds an offset, near it."""
+    # --- the index, which is believed only as far as it fits the batches ---------------------------------------------
+
+    def _ask_index(self, find: Callable[[], int | None]) -> int:
+        """The boundary that `find` gives; the index is rebuilt when it cannot be read or says what is not so (None)."""
         try:
-            row = self.index.floor(offset - self.base_offset)
-            if row is None:
-                return 0
-            if row.position < self.size:
-                header = decode_header(self._file().read_at(BATCH_OVERHEAD, row.position))
-                if header.base_offset == self.base_offset + row.relative_offset:
-                    return row.position
-            self._rebuild_index(f"row {tuple(row)} points to no batch")
+            position = find()
+            reason = "a row fits no batch"
         except (OSError, DecodeError, DamageError) as error:
+            position, reason = None, str(error)
+        if position is None:
+            self._rebuild_index(reason)
+            position = find()
+        if position is None:
+            raise InvariantError(f"{self.path}: the index does not fit the segment it was just built from")
+        return position
+
+    def _floor(self, offset: int) -> int | None:
+        """A boundary at or before the batch that holds an offset, near it."""
+        return self._check(self.index.floor(offset - self.base_offset))
+
+    def _floor_by_position(self, position: int) -> int | None:
+        """A boundary at or before a position, near it."""
+        return self._check(self.index.floor_by_position(position))
+
+    def _floor_by_time(self, timestamp_ms: int) -> int | None:
+        """A boundary before which no record is as young as a time, near the first that is."""
+        row = self.index.floor_by_time(timestamp_ms - 1)
+        if row is None:
+            return 0
+        offset = self.base_offset + row.relative_offset
+        if offset >= self.next_offset:
+            return None
+        position, header = self.locate(offset)
+        return position if header.last_offset == offset and header.max_timestamp == row.timestamp else None
+
+    def _check(self, row: IndexRow | None) -> int | None:
+        """The position a row points to, if there is the batch it says; 0 without a row."""
+        if row is None:
+            return 0
+        if row.position >= self.size:
+            return None
+        header = decode_header(self._file().read_at(BATCH_OVERHEAD, row.position))
+        return row.position if header.base_offset == self.base_offset + row.relative_offset else None
+
+    def _last_indexed_position(self) -> int:
+        try:
+            return self.index.last_position
+        except (OSError, DamageError) as error:
             self._rebuild_index(str(error))
-        row = self.index.floor(offset - self.base_offset)
-        return 0 if row is None else row.position
+            return self.index.last_position
 
     def _rebuild_index(self, reason: str) -> None:
         _logger.warning("%s: the index is rebuilt: %s", self.path, reason)
         batches = list(self.headers_from(0))
         self.index.clear()
-        self.size, self.max_timestamp = 0, NO_TIMESTAMP
+        self.size, self.max_timestamp, self._youngest = 0, NO_TIMESTAMP, None
         for position, header in batches:
             self.on_appended(header, position)

@@ -4,6 +4,8 @@ Rows go to the files when a checkpoint is written and when the segment is sealed
 checks it against the log. Until the segment is sealed all rows since it was opened also stay in memory.
 """
 
+from typing import Final, NamedTuple
+
 from msgspec import Struct
 
 from exactlog.core.deltalog.log_path import SegmentFileKind, parse_segment_file_name, print_segment_file_name
@@ -13,6 +15,7 @@ from exactlog.core.log.index_format import (
     IndexRow,
     OffsetIndex,
     TimeIndex,
+    TimeIndexRow,
     count_rows,
     encode_trailer,
     floor_index_row,
@@ -21,6 +24,15 @@ from exactlog.core.log.index_format import (
 from exactlog.core.model.errors import DamageError, InvariantError
 from exactlog.storage.filesystem import File, Filesystem
 from exactlog.storage.open_files import OpenFiles
+
+_NO_TIME: Final = -(2**63) - 1
+
+
+class _LastRows(NamedTuple):
+    """Where the last row points to, and the greatest time that stands in a time row."""
+
+    position: int
+    timestamp: int
 
 
 class NewRows(Struct, frozen=True):
@@ -45,13 +57,17 @@ class NewRows(Struct, frozen=True):
 
 
 class SegmentIndex:
-    """Finds a position by offset, by time and by position."""
+    """Finds a position by offset, by time and by position.
+
+    Rows of the files are given as they are: whoever uses one checks it. What cannot be read raises `OSError`, or
+    `DamageError` for a row that is not there.
+    """
 
     __slots__ = (
         "_file_rows",
         "_file_time_rows",
         "_files",
-        "_last_position",
+        "_last",
         "_offsets",
         "_path",
         "_time_path",
@@ -69,20 +85,18 @@ class SegmentIndex:
             f"{directory}/{print_segment_file_name(parsed.base, generation=parsed.generation, kind=kind)}"
             for kind in (SegmentFileKind.INDEX, SegmentFileKind.TIME_INDEX)
         )
-        self._file_rows = 0
-        self._file_time_rows = 0
         self._offsets = OffsetIndex()
         self._times = TimeIndex()
-        self._written_rows = 0  # of those in memory
-        self._written_time_rows = 0
-        self._last_position: int | None = 0
+        self.attach(rows=0, time_rows=0)
 
     def attach(self, *, rows: int, time_rows: int) -> None:
-        """So many rows of the files are good."""
+        """So many rows of the files are good, and there are no others."""
+        self._offsets.truncate(0)
+        self._times.truncate(0)
         self._file_rows = rows
         self._file_time_rows = time_rows
-        self._written_rows = self._written_time_rows = 0
-        self._last_position = None if rows else 0
+        self._written_rows = self._written_time_rows = 0  # of those in memory
+        self._last: _LastRows | None = None
 
     @property
     def row_counts(self) -> tuple[int, int]:
@@ -91,54 +105,49 @@ class SegmentIndex:
 
     @property
     def last_position(self) -> int:
-        """Where the last row points to; 0 without one. Raises `OSError` when the file cannot be read."""
-        if self._last_position is None:
-            row = floor_index_row(self._read_row, row_count=self._file_rows, relative_offset=2**32)
-            self._last_position = 0 if row is None else row.position
-        return self._last_position
+        """Where the last row points to; 0 without one."""
+        return self._last_rows().position
 
-    def append(self, position: int, *, relative_offset: int, max_timestamp: int, relative_last_offset: int) -> None:
-        """A row for the batch at `position`; a time row too, when the greatest timestamp has grown."""
-        self._offsets.append(relative_offset=relative_offset, position=position)
-        if not len(self._times) or self._times[-1].timestamp < max_timestamp:
-            self._times.append(timestamp=max_timestamp, relative_offset=relative_last_offset)
-        self._last_position = position
+    def append(self, row: IndexRow, youngest: TimeIndexRow | None) -> None:
+        """A row, and a time row of the youngest record so far when it is younger than that of the last one."""
+        timestamp = self._last_rows().timestamp
+        self._offsets.append(relative_offset=row.relative_offset, position=row.position)
+        if youngest is not None and youngest.timestamp > timestamp:
+            self._times.append(timestamp=youngest.timestamp, relative_offset=youngest.relative_offset)
+            timestamp = youngest.timestamp
+        self._last = _LastRows(row.position, timestamp)
 
     def clear(self) -> None:
         """Forgets all rows, those of the files too."""
-        self._offsets.truncate(0)
-        self._times.truncate(0)
         self.attach(rows=0, time_rows=0)
 
     def floor(self, relative_offset: int) -> IndexRow | None:
-        """The last row at or below an offset. Raises `OSError` when the file cannot be read."""
+        """The last row at or below an offset."""
         row = self._offsets.floor(relative_offset)
         if row is None and self._file_rows:
             row = floor_index_row(self._read_row, row_count=self._file_rows, relative_offset=relative_offset)
         return row
 
-    def floor_by_time(self, timestamp_ms: int) -> int:
-        """An offset, relative to the base, up to which no record is younger than that; 0 when nothing is known."""
+    def floor_by_time(self, timestamp_ms: int) -> TimeIndexRow | None:
+        """The last time row at or before a time: up to its offset no record is younger."""
         row = self._times.floor(timestamp_ms)
         if row is None and self._file_time_rows:
             row = floor_time_index_row(self._read_time_row, row_count=self._file_time_rows, timestamp=timestamp_ms)
-        return 0 if row is None else row.relative_offset
+        return row
 
-    def floor_by_position(self, position: int) -> int:
-        """The last position at or below `position` that a row points to; 0 without one."""
-
-        def is_at_or_below(row: bytes) -> bool:
-            return int.from_bytes(row[4:8], "big") <= position
-
+    def floor_by_position(self, position: int) -> IndexRow | None:
+        """The last row that points to `position` or to a place before it."""
         rows = self._offsets
         if len(rows) and rows[0].position <= position:
             low, high = 0, len(rows)
             while high - low > 1:
                 middle = (low + high) // 2
                 low, high = (middle, high) if rows[middle].position <= position else (low, middle)
-            return rows[low].position
-        below = count_rows(self._read_row, row_count=self._file_rows, belongs=is_at_or_below)
-        return int.from_bytes(self._read_row(below - 1)[4:8], "big") if below else 0
+            return rows[low]
+        below = count_rows(
+            self._read_row, row_count=self._file_rows, belongs=lambda row: _decode_row(row).position <= position
+        )
+        return _decode_row(self._read_row(below - 1)) if below else None
 
     @property
     def has_new_rows(self) -> bool:
@@ -169,9 +178,20 @@ class SegmentIndex:
     def drop_memory(self) -> None:
         """All rows are in the files of a sealed segment: from now on they are read there."""
         rows, time_rows = self.row_counts
-        self._offsets.truncate(0)
-        self._times.truncate(0)
+        last = self._last
         self.attach(rows=rows, time_rows=time_rows)
+        self._last = last
+
+    def _last_rows(self) -> "_LastRows":
+        """What the last rows say, read from the files when it is not known yet."""
+        if self._last is None:
+            position, timestamp = 0, _NO_TIME
+            if self._file_rows:
+                position = _decode_row(self._read_row(self._file_rows - 1)).position
+            if self._file_time_rows:
+                timestamp = TimeIndex.decode(self._read_time_row(self._file_time_rows - 1))[0].timestamp
+            self._last = _LastRows(position, timestamp)
+        return self._last
 
     def _read_row(self, row: int) -> bytes:
         return _whole(self._file(self._path).read_at(INDEX_ROW_SIZE, row * INDEX_ROW_SIZE), INDEX_ROW_SIZE)
@@ -182,6 +202,10 @@ class SegmentIndex:
 
     def _file(self, path: str) -> File:
         return self._files.get(path)
+
+
+def _decode_row(row: bytes) -> IndexRow:
+    return OffsetIndex.decode(row)[0]
 
 
 def _whole(row: bytes, size: int) -> bytes:

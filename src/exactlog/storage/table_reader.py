@@ -1,22 +1,25 @@
 """Reading a partition's directory as a versioned table: no broker, no lock, nothing changed.
 
 A reader sees what has been published when it opens the table, also beside a running broker. As of a version it reads
-what that version could: offsets below the version's end, from its log start on. What retention or vacuum took since is a
-typed error that names the oldest version that can still be read, never a short read.
+what that version could: offsets below the version's end, from its log start on. What retention or vacuum took since is
+a typed error that names the oldest version that can still be read, never a short read.
 """
 
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from exactlog.core.deltalog.as_of import VersionExpired, VersionFound, VersionUnknown, find_version, find_version_at
 from exactlog.core.deltalog.checkpoint_format import Checkpoint, SegmentEntry
 from exactlog.core.deltalog.commit_format import DeltaCommit, TableMetadata
-from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY, parse_partition_directory_name
+from exactlog.core.deltalog.log_path import parse_partition_directory_name
 from exactlog.core.deltalog.table_state import TableSegment, TableSnapshot, TableState
 from exactlog.core.deltalog.timestamps import parse_timestamp
 from exactlog.core.model.errors import DamageError, OffsetOutOfRangeError, VersionExpiredError, VersionUnknownError
 from exactlog.core.model.ids import DeltaVersion, TimestampMs
+from exactlog.core.record.batch_format import BatchHeader, crc_is_valid
 from exactlog.core.record.record_format import Record, decode_records
 from exactlog.storage.delta_log_files import DeltaLogFiles
 from exactlog.storage.filesystem import Filesystem, OsFilesystem
@@ -25,6 +28,14 @@ from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.segment import Segment, SegmentFiles
 
 _OPEN_FILES_MAX = 16
+
+
+class StoredRecord(Struct, frozen=True):
+    """A record, the header of the batch it came in, and the delta version that added it (None: no longer known)."""
+
+    record: Record
+    batch: BatchHeader
+    delta_version: DeltaVersion | None
 
 
 def find_tables(data_dir: Path) -> list[Path]:
@@ -47,7 +58,8 @@ class TableReader:
     """A table at its newest published version, and at all earlier ones that are still there."""
 
     def __init__(self, filesystem: Filesystem, directory: str) -> None:
-        self.name = directory.rstrip("/").rpartition("/")[2]
+        directory = directory.rstrip("/")
+        self.name = directory.rpartition("/")[2]
         self._delta_log = DeltaLogFiles(filesystem, directory)
         checkpoint = next((found for found in self._delta_log.checkpoints() if isinstance(found, Checkpoint)), None)
         if checkpoint is None:
@@ -110,6 +122,18 @@ class TableReader:
         as_of_version: int | None = None,
         as_of_timestamp: int | None = None,
     ) -> Iterator[Record]:
+        """The data records from an offset up to another (exclusive), as of a version or a time; see `read_stored`."""
+        stored = self.read_stored(from_offset, to_offset, as_of_version=as_of_version, as_of_timestamp=as_of_timestamp)
+        return (found.record for found in stored)
+
+    def read_stored(
+        self,
+        from_offset: int = 0,
+        to_offset: int | None = None,
+        *,
+        as_of_version: int | None = None,
+        as_of_timestamp: int | None = None,
+    ) -> Iterator["StoredRecord"]:
         """The data records from an offset up to another (exclusive), as of a version or a time; the newest by default.
 
         Args:
@@ -129,6 +153,16 @@ class TableReader:
             end = min(end, to_offset)
         return self._records(max(from_offset, start), end)
 
+    def version_of(self, offset: int) -> DeltaCommit | None:
+        """The delta commit that added an offset; None when it is no longer there. Reads O(log n) commits."""
+        low, high = self.oldest_version, self._snapshot.version
+        while low < high:
+            middle = DeltaVersion((low + high) // 2)
+            low, high = (low, middle) if self._commit(middle).end_offset > offset else (DeltaVersion(middle + 1), high)
+        commit = self._commit(low)
+        is_added = any(op.type == "add" and op.offset_start <= offset <= op.offset_end for op in commit.operations)
+        return commit if is_added else None
+
     def _bounds(self, as_of_version: int | None) -> tuple[int, int]:
         if as_of_version is None:
             return self._snapshot.log_start_offset, self._snapshot.next_offset
@@ -145,16 +179,20 @@ class TableReader:
     def _commit(self, version: DeltaVersion) -> DeltaCommit:
         return self._delta_log.read_commit(version)[0].commit
 
-    def _records(self, start: int, end: int) -> Iterator[Record]:
+    def _records(self, start: int, end: int) -> Iterator["StoredRecord"]:
         if start >= end or not self._segments:
             return
+        commit: DeltaCommit | None = None
         for segment in self._segments[segment_of(self._segments, start) :]:
             if segment.base_offset >= end:
                 return
-            yield from _records_of(segment, start, end)
+            for record, batch in _records_of(segment, start, end):
+                if commit is None or record.offset >= commit.end_offset:
+                    commit = self.version_of(record.offset)
+                yield StoredRecord(record, batch, commit.version if commit else None)
 
 
-def _records_of(segment: Segment, start: int, end: int) -> Iterator[Record]:
+def _records_of(segment: Segment, start: int, end: int) -> Iterator[tuple[Record, BatchHeader]]:
     if start >= segment.next_offset:
         return
     position = segment.locate(start)[0] if start > segment.base_offset else 0
@@ -166,9 +204,11 @@ def _records_of(segment: Segment, start: int, end: int) -> Iterator[Record]:
         batch = segment.read_batch(at, header)
         if len(batch) < header.size_bytes:
             raise DamageError(f"{segment.path} ends inside the batch at byte {at}")
+        if not crc_is_valid(batch):
+            raise DamageError(f"{segment.path}: the batch at byte {at} does not match its checksum")
         for record in decode_records(batch):
             if start <= record.offset < end:
-                yield record
+                yield record, header
 
 
 def _entry(segment: TableSegment, known: SegmentEntry | None) -> SegmentEntry:

@@ -10,7 +10,7 @@ from exactlog.storage.filesystem import Filesystem
 
 
 class SyncFailedError(OSError):
-    """A sync failed, or a step after which only a sync could tell what is on disk: nobody may go on as if it were good."""
+    """A sync failed, or what only a sync could tell is unknown: nobody may go on as if it were good."""
 
 
 def publish_new(filesystem: Filesystem, directory: str, name: str, content: bytes, *, durable: bool) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
+from exactlog.client.connect import connect
 from exactlog.core.config.broker_configs import BrokerConfig
 from exactlog.core.config.definition import ConfigValue, format_config_value
 from exactlog.core.model.clock import Clock
@@ -170,7 +171,13 @@ class Broker:
         Raises:
             KafkaError: as CreateTopics answers: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ...
         """
-        raise NotImplementedError
+        configs = {key: format_config_value(value) for key, value in (config or {}).items()}
+
+        async def create() -> None:
+            async with connect(f"kafka://{self.bootstrap_servers}") as client:
+                await client.create_topic(name, partition_count=partitions, configs=configs)
+
+        self._call(create)
 
     def metrics(self) -> dict[str, float]:
         """The broker's metrics by the names Prometheus would show: `name{label="value"}`."""

@@ -1,17 +1,25 @@
-"""Connections and topics for cases in raw protocol."""
+"""A broker, connections and topics for cases in raw protocol."""
 
 import pytest
 
+from exactlog.testing import Broker
 from tests.support.raw_client import RawClient
 
 
+@pytest.fixture(scope="session")
+def broker():
+    """A broker that keeps everything in memory: the cases ask what it answers, and there are many of them."""
+    with Broker(config={"in.memory": True}) as running:
+        yield running
+
+
 @pytest.fixture
-def connect(exactlog_broker):
+def connect(broker):
     """Opens connections to the broker; they end with the test."""
     clients = []
 
     def open_connection():
-        clients.append(RawClient(exactlog_broker.port))
+        clients.append(RawClient(broker.port))
         return clients[-1]
 
     yield open_connection

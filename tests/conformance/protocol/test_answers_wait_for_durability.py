@@ -138,7 +138,7 @@ def test_a_waiting_fetch_is_woken_by_the_sync_not_by_the_append(shared):
     produce_count, fetch_count = RequestCount(shared.broker, "Produce"), RequestCount(shared.broker, "Fetch")
 
     with shared.files.syncs_held():
-        reader.send(fetch_request(topic, 0, max_wait_ms=15_000), BY_NAME)
+        reader.send(fetch_request(topic, 0, max_wait_ms=60_000), BY_NAME)
         fetch_count.wait_for(1)
         writer.send(produce_request(topic, batch_of(b"v")), BY_NAME)
         shared.files.wait_for_sync()

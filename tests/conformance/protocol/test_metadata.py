@@ -30,13 +30,13 @@ def new_name():
 
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
-def test_the_broker_and_the_topic_are_described_in_every_version(exactlog_broker, raw, version):
+def test_the_broker_and_the_topic_are_described_in_every_version(broker, raw, version):
     topic = raw.create_topic(partitions=3)
 
     response = raw.ask(by_name(topic.name), version)
 
     (broker,) = response.brokers
-    assert (broker.host, broker.port) == ("127.0.0.1", exactlog_broker.port)
+    assert (broker.host, broker.port) == ("127.0.0.1", broker.port)
     (described,) = response.topics
     assert (described.error_code, described.name, described.is_internal) == (0, topic.name, False)
     assert [part.partition_index for part in described.partitions] == [0, 1, 2]
@@ -151,11 +151,11 @@ def test_versions_that_tell_ids_but_do_not_take_them_refuse_them(raw, topic, ver
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_cluster_is_described(exactlog_broker, raw, version):
+def test_the_cluster_is_described(broker, raw, version):
     response = raw.ask(DescribeClusterRequest(), version)
 
     (broker,) = response.brokers
-    assert (broker.host, broker.port) == ("127.0.0.1", exactlog_broker.port)
+    assert (broker.host, broker.port) == ("127.0.0.1", broker.port)
     assert response.controller_id == broker.broker_id
     assert response.cluster_id == raw.ask(MetadataRequest(topics=()), 12).cluster_id
     assert response.error_code == 0

@@ -1,6 +1,6 @@
 import pytest
 
-from exactlog.cli.errors import InvalidUsageError, NotAvailableError, NotFoundError, PartlyDoneError
+from exactlog.cli.errors import InvalidUsageError, NotAvailableError, PartlyDoneError
 from exactlog.cli.exit_codes import ExitCode, exit_code_of
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import (
@@ -10,15 +10,12 @@ from exactlog.core.model.errors import (
     DirectoryLockedError,
     ExactlogError,
     KafkaError,
+    NotFoundError,
     OffsetOutOfRangeError,
+    UnavailableError,
     VersionExpiredError,
     VersionUnknownError,
 )
-
-
-class UnavailableError(ExactlogError):
-    code = "unavailable"
-    retryable = True
 
 
 @pytest.mark.parametrize(
@@ -41,7 +38,7 @@ class UnavailableError(ExactlogError):
         (KafkaError(ErrorCode.REQUEST_TIMED_OUT), 6),
         (DamageError("x"), 7),
         (DecodeError("x"), 7),
-        (PartlyDoneError("x"), 8),
+        (PartlyDoneError("x", UnavailableError("y")), 8),
         (DirectoryLockedError("d"), 9),
     ],
 )

@@ -28,6 +28,8 @@ def probe(settings, kind):
     """Shows its settings, or fails."""
     if kind == "error":
         raise DirectoryLockedError("d", owner_pid=4, owner_host="h")
+    if kind == "os":
+        raise PermissionError(13, "Permission denied", "/srv/d")
     if kind == "interrupt":
         raise KeyboardInterrupt
     write_line(json.dumps([settings.bootstrap, settings.output, settings.quiet, settings.verbose]))
@@ -48,7 +50,7 @@ nested.add_command(probe, "probe")
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
+def run_probe(monkeypatch, capsys):
     """Runs the root with commands of this module; returns exit code, standard output, standard error."""
     lazy = {name: (__name__, f"Says {name}.") for name in ("probe", "own", "nested")}
     monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
@@ -63,8 +65,8 @@ def run(monkeypatch, capsys):
     return run_main
 
 
-def test_version_is_printed(run):
-    assert run("--version") == (0, f"exactlog {__version__}\n", "")
+def test_version_is_printed(run_probe):
+    assert run_probe("--version") == (0, f"exactlog {__version__}\n", "")
 
 
 def test_version_imports_nothing_heavy():
@@ -73,8 +75,8 @@ def test_version_imports_nothing_heavy():
     assert shown.stdout.splitlines()[-1] == "[]"
 
 
-def test_without_a_command_help_is_shown_naming_each_without_importing_any(run):
-    code, out, _ = run()
+def test_without_a_command_help_is_shown_naming_each_without_importing_any(run_probe):
+    code, out, _ = run_probe()
 
     assert code == 0
     assert "Says nested." in out
@@ -96,46 +98,46 @@ def test_every_command_of_the_table_exists_and_is_explained():
         ["nested", "-b", "h:1", "probe", "--output", "jsonl", "-q", "-v", "-v"],
     ],
 )
-def test_global_options_stand_anywhere(run, arguments):
-    code, out, _ = run(*arguments)
+def test_global_options_stand_anywhere(run_probe, arguments):
+    code, out, _ = run_probe(*arguments)
 
     assert (code, json.loads(out)) == (0, ["h:1", "jsonl", True, 2])
 
 
-def test_the_nearest_global_option_wins(run):
-    assert json.loads(run("-b", "h:1", "probe", "-b", "h:2")[1])[0] == "h:2"
+def test_the_nearest_global_option_wins(run_probe):
+    assert json.loads(run_probe("-b", "h:1", "probe", "-b", "h:2")[1])[0] == "h:2"
 
 
-def test_json_is_short_for_the_output(run):
-    assert json.loads(run("probe", "--json")[1])[1] == "json"
-    assert json.loads(run("--json", "probe")[1])[1] == "json"
+def test_json_is_short_for_the_output(run_probe):
+    assert json.loads(run_probe("probe", "--json")[1])[1] == "json"
+    assert json.loads(run_probe("--json", "probe")[1])[1] == "json"
 
 
-def test_the_environment_names_the_broker_and_a_flag_goes_before_it(run, monkeypatch):
+def test_the_environment_names_the_broker_and_a_flag_goes_before_it(run_probe, monkeypatch):
     monkeypatch.setenv("EXACTLOG_BOOTSTRAP", "h:9")
 
-    assert json.loads(run("probe")[1])[0] == "h:9"
-    assert json.loads(run("-b", "h:1", "probe")[1])[0] == "h:1"
+    assert json.loads(run_probe("probe")[1])[0] == "h:9"
+    assert json.loads(run_probe("-b", "h:1", "probe")[1])[0] == "h:1"
 
 
-def test_nothing_said_gives_the_default_broker(run):
-    assert json.loads(run("probe")[1]) == ["127.0.0.1:9092", None, False, 0]
+def test_nothing_said_gives_the_default_broker(run_probe):
+    assert json.loads(run_probe("probe")[1]) == ["127.0.0.1:9092", None, False, 0]
 
 
-def test_an_option_a_command_has_itself_is_its_own(run):
-    assert json.loads(run("own", "--json")[1]) == [True, None]
-    assert json.loads(run("own", "-o", "json")[1]) == [False, "json"]
+def test_an_option_a_command_has_itself_is_its_own(run_probe):
+    assert json.loads(run_probe("own", "--json")[1]) == [True, None]
+    assert json.loads(run_probe("own", "-o", "json")[1]) == [False, "json"]
 
 
-def test_an_error_ends_with_its_exit_code_and_one_json_line(run):
-    code, out, err = run("probe", "--raise", "error")
+def test_an_error_ends_with_its_exit_code_and_one_json_line(run_probe):
+    code, out, err = run_probe("probe", "--raise", "error")
 
     assert (code, out) == (9, "")
     assert json.loads(err)["error"]["code"] == "directory-locked"
 
 
-def test_an_error_reads_as_text_where_a_table_was_asked_for(run):
-    code, _, err = run("probe", "--raise", "error", "-o", "table")
+def test_an_error_reads_as_text_where_a_table_was_asked_for(run_probe):
+    code, _, err = run_probe("probe", "--raise", "error", "-o", "table")
 
     assert code == 9
     assert err == (
@@ -143,30 +145,37 @@ def test_an_error_reads_as_text_where_a_table_was_asked_for(run):
     )
 
 
-def test_wrong_usage_ends_with_2(run):
-    code, out, err = run("probe", "--nope")
+def test_wrong_usage_ends_with_2(run_probe):
+    code, out, err = run_probe("probe", "--nope")
 
     assert (code, out) == (2, "")
     assert json.loads(err)["error"]["code"] == "usage"
     assert json.loads(err)["error"]["hint"] == "exactlog probe --help tells what it takes."
 
 
-def test_wrong_usage_for_people_shows_the_usage(run):
-    code, _, err = run("-o", "table", "nope")
+def test_wrong_usage_for_people_shows_the_usage(run_probe):
+    code, _, err = run_probe("-o", "table", "nope")
 
     assert code == 2
     assert err.startswith("Usage: exactlog")
     assert "No such command 'nope'" in err
 
 
-def test_interruption_ends_with_130(run):
-    assert run("probe", "--raise", "interrupt")[0] == 130
+def test_what_the_operating_system_refuses_is_an_error_without_a_traceback(run_probe):
+    code, _, err = run_probe("probe", "--raise", "os")
+
+    assert code == 1
+    assert json.loads(err)["error"]["message"] == "[Errno 13] Permission denied: '/srv/d'"
 
 
-def test_a_command_may_choose_its_exit_code(run, monkeypatch):
+def test_interruption_ends_with_130(run_probe):
+    assert run_probe("probe", "--raise", "interrupt")[0] == 130
+
+
+def test_a_command_may_choose_its_exit_code(run_probe, monkeypatch):
     monkeypatch.setattr(probe, "callback", lambda kind: 7)
 
-    assert run("probe")[0] == 7
+    assert run_probe("probe")[0] == 7
 
 
 @pytest.mark.parametrize("size", [1, 1_000_000])

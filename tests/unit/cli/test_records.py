@@ -11,8 +11,8 @@ from exactlog.cli.records import (
     encode_bytes,
     parse_record,
     record_line,
+    record_printer,
     record_row,
-    write_records,
 )
 from exactlog.core.model.ids import NO_TIMESTAMP, TopicPartition
 from exactlog.core.record.batch_builder import NewRecord, build_batch
@@ -155,14 +155,21 @@ def test_a_marker_is_called_one():
     assert record_line(row).endswith("v  (transaction marker)")
 
 
+def printed(capsys, rows, output):
+    with record_printer(output) as printer:
+        for row in rows:
+            printer.write(row)
+    return capsys.readouterr().out
+
+
 def test_records_are_printed_as_lines_of_json_as_an_array_or_for_people(capsys):
     rows = rows_of([NewRecord(b"a", timestamp_ms=1), NewRecord(b"b", timestamp_ms=1)])
 
-    write_records(rows, output="jsonl")
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == rows
+    assert [json.loads(line) for line in printed(capsys, rows, "jsonl").splitlines()] == rows
+    assert json.loads(printed(capsys, rows, "json")) == rows
+    assert printed(capsys, rows, "table").splitlines() == [RECORD_HEADING, *map(record_line, rows)]
 
-    write_records(rows, output="json")
-    assert json.loads(capsys.readouterr().out) == rows
 
-    write_records(rows, output="table")
-    assert capsys.readouterr().out.splitlines() == [RECORD_HEADING, *map(record_line, rows)]
+def test_no_records_are_an_empty_array(capsys):
+    assert json.loads(printed(capsys, [], "json")) == []
+    assert printed(capsys, [], "jsonl") == ""

@@ -15,12 +15,11 @@ from exactlog.cli.commands.serve import (
     announce,
     ready_line,
     serve_until_asked,
-    split_assignment,
 )
 from exactlog.cli.errors import InvalidUsageError
 from exactlog.cli.main import main
 from exactlog.cli.output import OutputClosed
-from exactlog.cli.settings import Settings
+from exactlog.cli.settings import Settings, split_assignment
 from exactlog.core.config.broker_configs import BrokerConfig
 from exactlog.core.model.errors import DirectoryLockedError
 from exactlog.node.node import NodeStoppedError
@@ -124,9 +123,9 @@ async def test_whatever_goes_wrong_while_it_runs_the_node_is_let_go():
 
 
 async def test_a_directory_that_cannot_be_used_is_named():
-    node = FakeNode(fault=PermissionError(13, "Permission denied", "/root/d"))
+    node = FakeNode(fault=PermissionError(13, "Permission denied", "/srv/d"))
 
-    with pytest.raises(CannotStartError, match="Permission denied: /root/d") as caught:
+    with pytest.raises(CannotStartError, match="Permission denied: /srv/d") as caught:
         await serve_until_asked(node, StopRequests(), lambda _: None)
     assert "--data-dir" in caught.value.hint
 

@@ -1,8 +1,11 @@
 import asyncio
+import sys
 import threading
+from concurrent.futures import CancelledError
 
 import pytest
 
+from exactlog.node.event_loop import new_event_loop
 from exactlog.testing.loop_thread import LoopDiedError, LoopThread
 
 
@@ -45,6 +48,16 @@ def test_what_the_work_raises_reaches_the_caller(loop_thread):
 
     with pytest.raises(LookupError, match="no such thing"):
         loop_thread.call(fail)
+    assert loop_thread.call(name_of_thread) == "loop-under-test"
+
+
+def test_work_that_is_cancelled_on_a_living_loop_is_just_that(loop_thread):
+    async def cancel_itself():
+        asyncio.current_task().cancel()
+        await never()
+
+    with pytest.raises(CancelledError):
+        loop_thread.call(cancel_itself)
     assert loop_thread.call(name_of_thread) == "loop-under-test"
 
 
@@ -97,3 +110,12 @@ def test_closing_gives_up_what_another_thread_waits_for(deaths):
     waiter.join()
 
     assert len(endings) == 1
+
+
+def test_without_uvloop_the_loop_is_asyncios_own(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+
+    loop = new_event_loop()
+
+    assert type(loop).__module__.startswith("asyncio.")
+    loop.close()

@@ -32,3 +32,33 @@ def test_a_name_the_package_does_not_have_is_an_attribute_error():
 
     with pytest.raises(AttributeError, match="no attribute 'Breaker'"):
         _ = exactlog.testing.Breaker
+
+
+def test_the_fixtures_work_in_a_suite_of_somebody_else(tmp_path):
+    suite = tmp_path / "test_suite.py"
+    suite.write_text(
+        """
+import pytest
+
+seen = []
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_topic(exactlog_broker, exactlog_topic, n):
+    assert exactlog_broker.metrics()["exactlog_topics"] == n
+    assert exactlog_topic.startswith(f"test_topic-{n}-")
+    seen.append(exactlog_topic)
+
+def test_names_differ(exactlog_topic):
+    assert exactlog_topic not in seen
+"""
+    )
+
+    shown = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", suite],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "3 passed" in shown.stdout, shown.stdout + shown.stderr

@@ -6,13 +6,13 @@ from pathlib import Path
 import click
 from msgspec import UNSET
 
-from exactlog.cli.errors import NotFoundError
 from exactlog.cli.output import write_object, write_rows
 from exactlog.cli.positions import AsOfTime, AsOfVersion, parse_as_of
-from exactlog.cli.records import record_row, write_records
+from exactlog.cli.records import record_printer, record_row
 from exactlog.cli.settings import Group, Settings
 from exactlog.core.deltalog.commit_format import DeltaCommit
 from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY
+from exactlog.core.model.errors import NotFoundError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.storage.table_reader import TableReader, find_tables, open_table
 
@@ -72,12 +72,10 @@ def versions(settings: Settings, /, *, path: Path, limit: int, is_all: bool) -> 
 def read(settings: Settings, /, *, path: Path, as_of: str | None, from_offset: int, to_offset: int | None) -> None:
     """Print the records of a partition, or of every partition of a data directory."""
     moment = None if as_of is None else parse_as_of(as_of)
-    rows = (
-        row
-        for table in tables_at(path)
-        for row in read_table(table, moment, from_offset=from_offset, to_offset=to_offset)
-    )
-    write_records(rows, output=settings.output_of_records())
+    with record_printer(settings.output_of_records()) as printer:
+        for table in tables_at(path):
+            for row in read_table(table, moment, from_offset=from_offset, to_offset=to_offset):
+                printer.write(row)
 
 
 def is_table(path: Path) -> bool:
@@ -153,11 +151,11 @@ def read_table(
 ) -> Iterator[dict[str, object]]:
     """The records of one table as rows."""
     place = TopicPartition(table.metadata.topic, table.metadata.partition)
-    records = table.read(
+    stored = table.read_stored(
         from_offset,
         to_offset,
         as_of_version=moment.version if isinstance(moment, AsOfVersion) else None,
         as_of_timestamp=moment.timestamp_ms if isinstance(moment, AsOfTime) else None,
     )
-    for record in records:
-        yield record_row(place, record, batch=None)
+    for found in stored:
+        yield record_row(place, found.record, batch=found.batch, delta_version=found.delta_version)

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -16,7 +14,7 @@ from exactlog import __version__
 from exactlog.cli.errors import InvalidUsageError
 from exactlog.cli.exit_codes import ExitCode
 from exactlog.cli.output import flush_output, write_line
-from exactlog.cli.settings import Command, Settings
+from exactlog.cli.settings import Command, Settings, split_assignment
 from exactlog.core.config.broker_configs import BrokerConfig
 from exactlog.core.model.errors import ExactlogError
 from exactlog.node.config import load_config
@@ -24,7 +22,6 @@ from exactlog.node.event_loop import new_event_loop
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  looked for, not bound to
-LOG_LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
 class RunningNode(Protocol):
@@ -95,25 +92,9 @@ def serve(
     def on_ready(node: RunningNode) -> None:
         announce(node, config, settings, is_ready_printed=print_ready is not None)
 
-    logging.basicConfig(
-        level=LOG_LEVELS[min(settings.verbose, len(LOG_LEVELS) - 1)],
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    settings.start_logging()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(Node(config), on_ready))
-
-
-def split_assignment(assignment: str) -> tuple[str, str]:
-    """Key and value of `key=value`.
-
-    Raises:
-        InvalidUsageError: there is no `=`, or nothing before it.
-    """
-    name, equals, value = assignment.partition("=")
-    if not equals or not name.strip():
-        raise InvalidUsageError(f"{assignment!r} is not of the form key=value")
-    return name.strip(), value
 
 
 def announce(node: RunningNode, config: BrokerConfig, settings: Settings, *, is_ready_printed: bool) -> None:

@@ -1,1 +1,1 @@
-"""A small asyncio Kafka client on `core.protocol`."""
+"""The wire adapter: a small asyncio client that speaks the Kafka protocol to any broker."""

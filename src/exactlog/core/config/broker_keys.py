@@ -264,7 +264,7 @@ BROKER_CONFIG_KEYS: Final = (
         default=DAY_MS,
         valid=Between(1),
         documentation="How long a partition remembers a producer that does not write.",
-        acts=False,
+        acts=True,
     ),
     # --- groups -----------------------------------------------------------------------------------------------
     ConfigKey(

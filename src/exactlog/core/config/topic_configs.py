@@ -40,7 +40,7 @@ TOPIC_CONFIG_KEYS: Final = (
         default=("delete",),
         valid=OneOf(("compact", "delete")),
         documentation="What happens to old segments: `delete` drops them by retention, `compact` keeps the newest "
-        "record of every key.",
+        "record of every key; a record without a key is refused then, already now.",
         acts=False,
     ),
     ConfigKey(

@@ -115,3 +115,27 @@ class OffsetOutOfRangeError(ExactlogError):
     def __init__(self, table: str, *, oldest: int) -> None:
         super().__init__(f"{table}: those offsets have been removed; the first one left is {oldest}")
         self.oldest = oldest
+
+
+class UnavailableError(ExactlogError):
+    """A broker cannot be reached, does not answer in time, or kept refusing for now until the time was up."""
+
+    code = "unavailable"
+    retryable = True
+
+
+class NotFoundError(ExactlogError):
+    """What was named is not there."""
+
+    code = "not-found"
+
+    def __init__(self, message: str, *, kafka_error: ErrorCode | None = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.kafka_error = kafka_error
+
+
+class UnsupportedError(ExactlogError):
+    """The broker does not serve what was asked, or in no version that this client speaks."""
+
+    code = "unsupported"
+    kafka_error = ErrorCode.UNSUPPORTED_VERSION

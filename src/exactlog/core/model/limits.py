@@ -12,6 +12,7 @@ CONNECTION_IDLE_MS_MAX: Final = 600_000  # Kafka's connections.max.idle.ms
 REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX: Final = 64  # clients keep 5; a pipelining load tool more; then reading pauses
 PENDING_BYTES_PER_CONNECTION_MAX: Final = 64 * 1024 * 1024  # unsent answers of a reader that does not read
 REQUEST_WITHOUT_RECORDS_BYTES_MAX: Final = 4 * 1024 * 1024  # decoded, tiny elements take up to 60 times their bytes
+SHUTDOWN_LINGER_MS: Final = 500  # for a peer to close once it has its answers; a broker that stops waits no longer
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024  # one buffer shared by all connections
 CLOSE_LINGER_MS: Final = 5_000  # for the last answers of a closing connection; a peer that takes none holds no socket
 

@@ -1,0 +1,28 @@
+"""What commands that talk to a broker have in common."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from exactlog.cli.settings import Settings
+from exactlog.client.connect import connect
+from exactlog.client.ports import Client, ClientSettings
+
+Result = TypeVar("Result")
+
+DEADLINE_MS: Final = 10_000  # somebody is waiting: longer than a slow disk takes, shorter than patience
+
+
+def run_with_client(settings: Settings, work: Callable[[Client], Awaitable[Result]]) -> Result:
+    """What `work` returns, given a client of the broker that the settings name; closed afterwards.
+
+    Raises:
+        ExactlogError: the address is none, or the operation failed.
+    """
+
+    async def run() -> Result:
+        async with connect(f"kafka://{settings.bootstrap}", ClientSettings(deadline_ms=DEADLINE_MS)) as client:
+            return await work(client)
+
+    settings.start_logging()
+    return asyncio.run(run())

@@ -1,0 +1,256 @@
+"""What a product may ask of a broker, whichever adapter carries it.
+
+Every operation retries what may succeed later, within `ClientSettings.deadline_ms`. Every error derives from
+`ExactlogError`; those that any operation can raise are named once, here:
+
+    UnavailableError   no broker could be reached, or it did not answer, or it kept refusing until the deadline
+    NotFoundError      a topic or partition that does not exist
+    UnsupportedError   the broker does not serve that
+    KafkaError         any other refusal, with its code in `kafka_error`
+    DecodeError        an answer or a batch that is not what it claims to be
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Final, Protocol, Self
+from uuid import UUID
+
+import msgspec
+
+from exactlog.core.codec.compression import Compression
+from exactlog.core.model.ids import (
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicPartition,
+)
+from exactlog.core.record.batch_builder import NewRecord
+from exactlog.core.record.batch_format import BatchHeader
+from exactlog.core.record.record_format import Record
+
+LATEST: Final = TimestampMs(-1)
+"""For `list_offsets`: behind the last record; with READ_COMMITTED, the last stable offset."""
+
+EARLIEST: Final = TimestampMs(-2)
+"""For `list_offsets`: the first record there still is."""
+
+ACKS_ALL: Final = -1
+ACKS_LEADER: Final = 1
+ACKS_NONE: Final = 0
+
+
+class IsolationLevel(IntEnum):
+    """Whether records of transactions that are open or aborted are seen (KIP-98)."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a client behaves.
+
+    Attributes:
+        client_id: what the client calls itself; brokers log it.
+        connect_timeout_ms: for one attempt to connect.
+        request_timeout_ms: for the answer to one request.
+        deadline_ms: for one operation with all its retries.
+        backoff_ms: between the first attempt and the second; it doubles from attempt to attempt.
+        backoff_ms_max: where it stops doubling.
+        batch_bytes_max: records that are sent together have at most so many bytes, before compression.
+        fetch_bytes_max: for the answer to one Fetch.
+        fetch_wait_ms_max: how long a Fetch waits for a record.
+    """
+
+    client_id: str = "exactlog"
+    connect_timeout_ms: int = 5_000
+    request_timeout_ms: int = 30_000
+    deadline_ms: int = 30_000
+    backoff_ms: int = 50
+    backoff_ms_max: int = 1_000
+    batch_bytes_max: int = 1_000_000
+    fetch_bytes_max: int = 8 * 1024 * 1024
+    fetch_wait_ms_max: int = 500
+
+
+class BrokerAddress(msgspec.Struct, frozen=True):
+    """A broker, and where it says it is."""
+
+    id: BrokerId
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class ClusterDescription(msgspec.Struct, frozen=True):
+    """The cluster; `controller_id` is None while there is none."""
+
+    cluster_id: str | None
+    controller_id: BrokerId | None
+    brokers: tuple[BrokerAddress, ...]
+
+
+class TopicListing(msgspec.Struct, frozen=True):
+    """A topic in short; `topic_id` is None where the broker gives none."""
+
+    name: str
+    topic_id: UUID | None
+    partition_count: int
+    is_internal: bool
+
+
+class PartitionDescription(msgspec.Struct, frozen=True):
+    """A partition and its replicas; `leader_id` is None while nobody leads it."""
+
+    partition: int
+    leader_id: BrokerId | None
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    in_sync_replicas: tuple[BrokerId, ...]
+    offline_replicas: tuple[BrokerId, ...]
+
+
+class ConfigEntry(msgspec.Struct, frozen=True):
+    """A setting; `is_default` says that it is not set on the topic itself. Of sensitive ones `value` is None."""
+
+    name: str
+    value: str | None
+    is_default: bool
+    is_read_only: bool
+    is_sensitive: bool
+
+
+class TopicDescription(msgspec.Struct, frozen=True):
+    """A topic with its partitions in ascending order, and its settings by name."""
+
+    name: str
+    topic_id: UUID | None
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+    configs: tuple[ConfigEntry, ...]
+
+
+class ListedOffset(msgspec.Struct, frozen=True):
+    """The first record not older than the time asked for; `offset` is None when there is none."""
+
+    offset: Offset | None
+    timestamp_ms: TimestampMs
+    leader_epoch: LeaderEpoch
+
+
+class ProducedRecord(msgspec.Struct, frozen=True):
+    """Where a record went; `offset` is None when the broker did not tell (acks=0, or a forgotten duplicate)."""
+
+    partition: int
+    offset: Offset | None
+
+
+class ProducerIdentity(msgspec.Struct, frozen=True):
+    """What an idempotent producer signs its batches with (KIP-98)."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+
+
+class ConsumedRecord(msgspec.Struct, frozen=True):
+    """A record, the partition it lies in, and the header of the batch it came in."""
+
+    place: TopicPartition
+    record: Record
+    batch: BatchHeader
+
+
+class Admin(Protocol):
+    """Topics and the cluster."""
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """The brokers that the cluster knows."""
+
+    async def list_topics(self, *, include_internal: bool = False) -> tuple[TopicListing, ...]:
+        """The topics, by name."""
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """One topic. Raises `NotFoundError`."""
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partition_count: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> TopicListing:
+        """Create a topic; any client can use it when this returns. -1 takes the broker's default.
+
+        Raises `KafkaError` with TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ...
+        """
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic and what is in it. Raises `NotFoundError`."""
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, TimestampMs],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, ListedOffset]:
+        """For each partition the offset at a time: `EARLIEST`, `LATEST`, or milliseconds since 1970."""
+
+
+class Producer(Protocol):
+    """Writing."""
+
+    async def produce(
+        self,
+        topic: str,
+        records: Sequence[NewRecord],
+        *,
+        partition: int | None = None,
+        acks: int = ACKS_ALL,
+        compression: Compression = Compression.NONE,
+    ) -> tuple[ProducedRecord, ...]:
+        """Append records and say where each went, in the order given.
+
+        Without a partition, a key decides (murmur2, as Kafka's Java client); records without a key stay together on
+        one partition for a while. Records of one partition keep their order. A record without a timestamp gets the
+        time of now. The broker may create the topic, if it is set to.
+
+        With `ACKS_ALL` the producer is idempotent: nothing is appended twice, however often it must be sent. Otherwise
+        a connection lost on the way leaves it open whether the records were appended: an `UnavailableError` that is
+        not retryable. When some partitions fail, the hint of the error says how many records were appended.
+        """
+
+    async def init_producer_id(self) -> ProducerIdentity:
+        """A new producer id, for whoever builds batches himself."""
+
+
+class Consumer(Protocol):
+    """Reading."""
+
+    def consume(
+        self,
+        starts: Mapping[TopicPartition, Offset],
+        *,
+        ends: Mapping[TopicPartition, Offset] | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        include_control: bool = False,
+    ) -> AsyncIterator[ConsumedRecord]:
+        """The records from each start up to, and without, each end; without an end a partition is followed for ever.
+
+        Within a partition they come in order. With READ_COMMITTED, records of aborted transactions are left out and
+        those of open ones waited for. Control records, the markers of transactions, come only if asked for.
+
+        Raises `OffsetOutOfRangeError` where an offset is below the first record or behind the last.
+        """
+
+
+class Client(Admin, Producer, Consumer, Protocol):
+    """A client of one cluster. It connects when first used; leaving the context closes it."""
+
+    async def close(self) -> None:
+        """Close every connection."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *exception: object) -> None: ...

@@ -1,0 +1,272 @@
+"""Topics, the cluster, and offsets by time."""
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
+from uuid import UUID
+
+from exactlog.client.ports import (
+    BrokerAddress,
+    ClientSettings,
+    ClusterDescription,
+    ConfigEntry,
+    IsolationLevel,
+    ListedOffset,
+    TopicDescription,
+    TopicListing,
+)
+from exactlog.client.wire.cluster import Cluster, TopicMetadata, has_topic_id, topic_refusal
+from exactlog.client.wire.connection import WireConnection
+from exactlog.client.wire.refusals import as_error_code, check, refusal, the_only
+from exactlog.client.wire.retries import retry
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import DecodeError, KafkaError, NotFoundError
+from exactlog.core.model.ids import ZERO_UUID, BrokerId, LeaderEpoch, Offset, TimestampMs, TopicPartition
+from exactlog.core.protocol.api_keys import ApiKey
+from exactlog.core.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from exactlog.core.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from exactlog.core.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from exactlog.core.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+Result = TypeVar("Result")
+
+_TOPIC_RESOURCE: Final = 2
+_TOPIC_CONFIG_SOURCE: Final = 1  # set on the topic itself (KIP-226)
+_CONSUMER_REPLICA_ID: Final = -1
+
+
+class WireAdmin:
+    """The `Admin` port over the wire."""
+
+    def __init__(self, cluster: Cluster, settings: ClientSettings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+
+    async def describe_cluster(self) -> ClusterDescription:
+        """See `Admin`."""
+        response = await self._retry("describe the cluster", lambda: self._cluster.metadata(()))
+        return ClusterDescription(
+            cluster_id=response.cluster_id,
+            controller_id=BrokerId(response.controller_id) if response.controller_id >= 0 else None,
+            brokers=tuple(
+                BrokerAddress(BrokerId(broker.node_id), broker.host, broker.port, broker.rack)
+                for broker in sorted(response.brokers, key=lambda broker: broker.node_id)
+            ),
+        )
+
+    async def list_topics(self, *, include_internal: bool = False) -> tuple[TopicListing, ...]:
+        """See `Admin`."""
+        response = await self._retry("list topics", lambda: self._cluster.metadata(None))
+        listings = (
+            TopicListing(topic.name or "", _id_or_none(topic.topic_id), len(topic.partitions), topic.is_internal)
+            for topic in response.topics
+            if include_internal or not topic.is_internal
+        )
+        return tuple(sorted(listings, key=lambda listing: listing.name))
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """See `Admin`."""
+
+        async def attempt() -> TopicDescription:
+            self._cluster.forget(name)
+            topic = await self._cluster.topic(name)
+            return TopicDescription(
+                name=name,
+                topic_id=_id_or_none(topic.listing.topic_id),
+                is_internal=topic.listing.is_internal,
+                partitions=topic.partitions,
+                configs=await self._describe_configs(name),
+            )
+
+        return await self._retry(f"describe topic {name}", attempt)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partition_count: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str] | None = None,
+    ) -> TopicListing:
+        """See `Admin`."""
+        what = f"create topic {name}"
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partition_count,
+            replication_factor=replication_factor,
+            configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()),
+        )
+        needs_defaults = -1 in {partition_count, replication_factor}
+
+        async def attempt() -> None:
+            connection = await self._cluster.controller_connection()
+            # From version 4 on the broker has defaults for -1 (KIP-464).
+            version = connection.versions.pick(ApiKey.CREATE_TOPICS, at_least=4 if needs_defaults else 0)
+            request = CreateTopicsRequest(topics=(topic,), timeout_ms=self._settings.request_timeout_ms)
+            response = await connection.request(request, CreateTopicsResponse, version=version)
+            result = the_only(response.topics, what)
+            self._check(result.error_code, what, result.error_message)
+
+        await self._retry(what, attempt)
+        return await self._retry(f"wait for topic {name}", lambda: self._find_ready(name))
+
+    async def delete_topic(self, name: str) -> None:
+        """See `Admin`."""
+        what = f"delete topic {name}"
+
+        async def attempt() -> None:
+            connection = await self._cluster.controller_connection()
+            version = connection.versions.pick(ApiKey.DELETE_TOPICS)
+            timeout_ms = self._settings.request_timeout_ms
+            request = (
+                DeleteTopicsRequest(topics=(DeleteTopicState(name=name),), timeout_ms=timeout_ms)
+                if version >= 6
+                else DeleteTopicsRequest(topic_names=(name,), timeout_ms=timeout_ms)
+            )
+            response = await connection.request(request, DeleteTopicsResponse, version=version)
+            result = the_only(response.responses, what)
+            if as_error_code(result.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise topic_refusal(name, result.error_code)
+            self._check(result.error_code, what, result.error_message)
+
+        await self._retry(what, attempt)
+        self._cluster.forget(name)
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, TimestampMs],
+        *,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, ListedOffset]:
+        """See `Admin`."""
+        found: dict[TopicPartition, ListedOffset] = {}
+
+        async def attempt() -> None:
+            by_leader: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
+            for place in timestamps.keys() - found.keys():
+                by_leader[await self._cluster.leader_of(place)].append(place)
+            errors: list[KafkaError] = []
+            for leader_id, places in by_leader.items():
+                connection = await self._cluster.connection_to(leader_id)
+                request = {place: timestamps[place] for place in places}
+                errors += await self._list_offsets_of(connection, request, isolation, found)
+            if errors:
+                raise errors[0]
+            missing = timestamps.keys() - found.keys()
+            if missing:
+                raise DecodeError(f"list offsets: the brokers left {min(missing)} out of their answers")
+
+        await self._retry("list offsets", attempt)
+        return found
+
+    # -----------------------------------------------------------------------------------------------------------
+
+    async def _retry(self, what: str, attempt: Callable[[], Awaitable[Result]]) -> Result:
+        return await retry(what, attempt, self._settings)
+
+    def _check(self, error_code: int, what: str, detail: str | None) -> None:
+        if as_error_code(error_code) is ErrorCode.NOT_CONTROLLER:
+            self._cluster.forget()
+        check(error_code, what, detail)
+
+    async def _find_ready(self, name: str) -> TopicListing:
+        """The topic, once every broker asked knows it and each of its partitions has a leader."""
+        self._cluster.forget(name)
+        try:
+            topic = await self._cluster.topic(name)
+        except NotFoundError as error:  # the news is still on its way
+            raise refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"wait for topic {name}", str(error)) from error
+        if any(partition.leader_id is None for partition in topic.partitions):
+            raise refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"wait for topic {name}")
+        return _listing(topic)
+
+    async def _describe_configs(self, name: str) -> tuple[ConfigEntry, ...]:
+        connection = await self._cluster.any_connection()
+        if not connection.versions.serves(ApiKey.DESCRIBE_CONFIGS):
+            return ()
+        resource = DescribeConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configuration_keys=None)
+        version = connection.versions.pick(ApiKey.DESCRIBE_CONFIGS)
+        response = await connection.request(
+            DescribeConfigsRequest(resources=(resource,)), DescribeConfigsResponse, version=version
+        )
+        what = f"describe the settings of topic {name}"
+        result = the_only(response.results, what)
+        check(result.error_code, what, result.error_message)
+        entries = (_config_entry(config, version=version) for config in result.configs)
+        return tuple(sorted(entries, key=lambda entry: entry.name))
+
+    async def _list_offsets_of(
+        self,
+        connection: WireConnection,
+        timestamps: Mapping[TopicPartition, TimestampMs],
+        isolation: IsolationLevel,
+        found: dict[TopicPartition, ListedOffset],
+    ) -> list[KafkaError]:
+        """Ask one leader; what it knows goes into `found`, what it refuses is given back."""
+        # Version 1 is the first with one offset each, version 2 the first with an isolation level.
+        version = connection.versions.pick(ApiKey.LIST_OFFSETS, at_least=1 + (isolation > 0))
+        request = _list_offsets_request(timestamps, isolation)
+        response = await connection.request(request, ListOffsetsResponse, version=version)
+        errors = []
+        for topic in response.topics:
+            for partition in topic.partitions:
+                place = TopicPartition(topic.name, partition.partition_index)
+                if partition.error_code:
+                    self._cluster.forget(place.topic)
+                    errors.append(refusal(partition.error_code, f"list offsets of {place}"))
+                else:
+                    found[place] = _listed_offset(partition)
+        return errors
+
+
+def _id_or_none(topic_id: UUID) -> UUID | None:
+    return None if topic_id == ZERO_UUID else topic_id
+
+
+def _listing(topic: TopicMetadata) -> TopicListing:
+    topic_id = topic.listing.topic_id if has_topic_id(topic) else None
+    return TopicListing(topic.name, topic_id, len(topic.partitions), topic.listing.is_internal)
+
+
+def _config_entry(config: DescribeConfigsResourceResult, *, version: int) -> ConfigEntry:
+    return ConfigEntry(
+        name=config.name,
+        value=config.value,
+        is_default=config.is_default if version == 0 else config.config_source != _TOPIC_CONFIG_SOURCE,
+        is_read_only=config.read_only,
+        is_sensitive=config.is_sensitive,
+    )
+
+
+def _listed_offset(partition: ListOffsetsPartitionResponse) -> ListedOffset:
+    return ListedOffset(
+        offset=None if partition.offset < 0 else Offset(partition.offset),
+        timestamp_ms=TimestampMs(partition.timestamp),
+        leader_epoch=LeaderEpoch(partition.leader_epoch),
+    )
+
+
+def _list_offsets_request(
+    timestamps: Mapping[TopicPartition, TimestampMs], isolation: IsolationLevel
+) -> ListOffsetsRequest:
+    by_topic: defaultdict[str, list[ListOffsetsPartition]] = defaultdict(list)
+    for place, timestamp_ms in timestamps.items():
+        by_topic[place.topic].append(ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp_ms))
+    topics = (ListOffsetsTopic(name=name, partitions=tuple(asked)) for name, asked in by_topic.items())
+    return ListOffsetsRequest(replica_id=_CONSUMER_REPLICA_ID, isolation_level=isolation, topics=tuple(topics))

@@ -1,0 +1,50 @@
+"""Which versions a broker serves, and which of them to speak."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from exactlog.core.codec.wire_types import Versions
+from exactlog.core.model.errors import UnsupportedError
+from exactlog.core.protocol.api_keys import APIS, ApiKey
+from exactlog.core.protocol.messages.api_versions import ApiVersionsResponse
+
+_VERSION_MAX: Final = 32_767
+
+
+class BrokerVersions(msgspec.Struct, frozen=True):
+    """What a broker said it serves: versions by API key."""
+
+    broker: str
+    served: Mapping[int, Versions]
+
+    def serves(self, api_key: ApiKey) -> bool:
+        """Whether the broker serves some version of the API that this client speaks."""
+        served = self.served.get(api_key)
+        ours = APIS[api_key].versions
+        return served is not None and served.lowest <= ours.highest and served.highest >= ours.lowest
+
+    def pick(self, api_key: ApiKey, *, at_least: int = 0, at_most: int = _VERSION_MAX) -> int:
+        """The highest version that both sides speak.
+
+        Raises:
+            UnsupportedError: there is none between `at_least` and `at_most`.
+        """
+        api = APIS[api_key]
+        served = self.served.get(api_key)
+        if served is None:
+            raise UnsupportedError(f"{self.broker} does not serve {api.name}")
+        version = min(served.highest, api.versions.highest, at_most)
+        if version < max(served.lowest, api.versions.lowest, at_least):
+            raise UnsupportedError(
+                f"{self.broker} serves {api.name} {served.lowest} to {served.highest}; "
+                f"needed is {max(api.versions.lowest, at_least)} to {min(api.versions.highest, at_most)}"
+            )
+        return version
+
+
+def served_versions(broker: str, response: ApiVersionsResponse) -> BrokerVersions:
+    """What an answer to ApiVersions says."""
+    served = {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}
+    return BrokerVersions(broker, served)

@@ -1,0 +1,192 @@
+"""Consuming: Fetch after Fetch from the leaders of some partitions, up to their ends or for ever."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Final
+
+from exactlog.client.ports import EARLIEST, ClientSettings, ConsumedRecord, IsolationLevel
+from exactlog.client.wire.admin import WireAdmin
+from exactlog.client.wire.cluster import Cluster, Lane, TopicMetadata, pick_by_topic_id
+from exactlog.client.wire.connection import WireConnection
+from exactlog.client.wire.fetched_batches import visible_batches
+from exactlog.client.wire.refusals import as_error_code, check, refusal
+from exactlog.client.wire.retries import retry
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import DecodeError, ExactlogError, OffsetOutOfRangeError, UnavailableError
+from exactlog.core.model.ids import BrokerId, Offset, TopicPartition
+from exactlog.core.protocol.api_keys import ApiKey
+from exactlog.core.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+
+_LAST_VERSION_WITH_NAMES: Final = 12
+_PARTITION_BYTES_MAX: Final = 1024 * 1024  # Kafka's max.partition.fetch.bytes: no partition starves another
+_FETCH_BYTES_MIN: Final = 1
+
+Fetched = dict[TopicPartition, PartitionData]
+Failures = dict[TopicPartition, ExactlogError]
+
+
+class WireConsumer:
+    """The `Consumer` port over the wire."""
+
+    def __init__(self, cluster: Cluster, admin: WireAdmin, settings: ClientSettings) -> None:
+        self._cluster = cluster
+        self._admin = admin
+        self._settings = settings
+
+    async def consume(
+        self,
+        starts: Mapping[TopicPartition, Offset],
+        *,
+        ends: Mapping[TopicPartition, Offset] | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        include_control: bool = False,
+    ) -> AsyncIterator[ConsumedRecord]:
+        """See `Consumer`."""
+        reading = Reading(self._cluster, self._admin, self._settings, starts, isolation)
+        ends = ends or {}
+        reading.drop_finished(ends)
+        while reading.positions:
+            for place, fetched in (await reading.fetch_round()).items():
+                end = ends.get(place)
+                for batch, records in visible_batches(
+                    fetched.records or b"",
+                    fetched.aborted_transactions or (),
+                    place=place,
+                    from_offset=reading.positions[place],
+                    isolation=isolation,
+                    include_control=include_control,
+                ):
+                    for record in records:
+                        if end is None or record.offset < end:
+                            yield ConsumedRecord(place, record, batch)
+                    reading.positions[place] = max(reading.positions[place], batch.next_offset)
+                    if end is not None and batch.next_offset >= end:
+                        break
+            reading.drop_finished(ends)
+
+
+class Reading:
+    """Where one reader stands in its partitions, and how it gets on.
+
+    A partition whose leader is away does not stop the others; away for longer than the deadline, it ends the reading.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        admin: WireAdmin,
+        settings: ClientSettings,
+        starts: Mapping[TopicPartition, Offset],
+        isolation: IsolationLevel,
+    ) -> None:
+        self.positions = dict(starts)
+        self._cluster = cluster
+        self._admin = admin
+        self._settings = settings
+        self._isolation = isolation
+        self._failing_since: dict[TopicPartition, float] = {}
+
+    def drop_finished(self, ends: Mapping[TopicPartition, Offset]) -> None:
+        """Forget the partitions that have reached their ends."""
+        for place, end in ends.items():
+            if place in self.positions and self.positions[place] >= end:
+                del self.positions[place]
+
+    async def fetch_round(self) -> Fetched:
+        """What the leaders have for the partitions, perhaps nothing; at least one of them has answered."""
+        others = f" and {len(self.positions) - 1} others" if len(self.positions) > 1 else ""
+        return await retry(f"fetch from {min(self.positions)}{others}", self._attempt_round, self._settings)
+
+    async def _attempt_round(self) -> Fetched:
+        fetched: Fetched = {}
+        failures: Failures = {}
+        by_leader: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
+        for place in self.positions:
+            try:
+                by_leader[await self._cluster.leader_of(place)].append(place)
+            except ExactlogError as error:
+                failures[place] = error
+        answers = (self._fetch_from(leader_id, places) for leader_id, places in by_leader.items())
+        for leader_fetched, leader_failures in await asyncio.gather(*answers):
+            fetched |= leader_fetched
+            failures |= leader_failures
+        self._judge(fetched, failures)
+        return fetched
+
+    def _judge(self, fetched: Fetched, failures: Failures) -> None:
+        """Raise what cannot be mended, what has lasted too long, and anything when nothing else came."""
+        now = asyncio.get_running_loop().time()
+        self._failing_since = {place: self._failing_since.get(place, now) for place in failures}
+        for place, error in failures.items():
+            if not error.retryable or not fetched:
+                raise error
+            if now - self._failing_since[place] > self._settings.deadline_ms / 1000:
+                raise UnavailableError(f"{place}: gave up after {self._settings.deadline_ms} ms: {error}") from error
+
+    async def _fetch_from(self, leader_id: BrokerId, places: Sequence[TopicPartition]) -> tuple[Fetched, Failures]:
+        try:
+            connection = await self._cluster.connection_to(leader_id, Lane.FETCH)
+            topics = {place.topic: await self._cluster.topic(place.topic) for place in places}
+            answers = await self._fetch(connection, places, topics)
+        except ExactlogError as error:
+            for place in places:
+                self._cluster.forget(place.topic)
+            return {}, dict.fromkeys(places, error)
+        good = {place: answer for place, answer in answers.items() if not answer.error_code}
+        bad = {place: await self._refusal(place, answer) for place, answer in answers.items() if answer.error_code}
+        return good, bad
+
+    async def _fetch(
+        self, connection: WireConnection, places: Iterable[TopicPartition], topics: Mapping[str, TopicMetadata]
+    ) -> Fetched:
+        version = pick_by_topic_id(
+            connection.versions, ApiKey.FETCH, topics.values(), names_until=_LAST_VERSION_WITH_NAMES
+        )
+        asked: defaultdict[str, list[FetchPartition]] = defaultdict(list)
+        for place in places:
+            asked[place.topic].append(
+                FetchPartition(
+                    partition=place.partition,
+                    fetch_offset=self.positions[place],
+                    partition_max_bytes=_PARTITION_BYTES_MAX,
+                )
+            )
+        request = FetchRequest(
+            max_wait_ms=self._settings.fetch_wait_ms_max,
+            min_bytes=_FETCH_BYTES_MIN,
+            max_bytes=self._settings.fetch_bytes_max,
+            isolation_level=self._isolation,
+            topics=tuple(
+                FetchTopic(topic=name, topic_id=topics[name].listing.topic_id, partitions=tuple(partitions))
+                for name, partitions in asked.items()
+            ),
+        )
+        response = await connection.request(request, FetchResponse, version=version)
+        check(response.error_code, f"{connection.address}: fetch")
+        names = {topic.listing.topic_id: name for name, topic in topics.items()}
+        answers = {
+            TopicPartition(topic.topic or names.get(topic.topic_id, ""), partition.partition_index): partition
+            for topic in response.responses
+            for partition in topic.partitions
+        }
+        strange = answers.keys() - self.positions.keys()
+        if strange:
+            raise DecodeError(f"{connection.address}: the answer to Fetch has {min(strange)}, which was not asked for")
+        return answers
+
+    async def _refusal(self, place: TopicPartition, answer: PartitionData) -> ExactlogError:
+        self._cluster.forget(place.topic)
+        if as_error_code(answer.error_code) is ErrorCode.OFFSET_OUT_OF_RANGE:
+            position = self.positions[place]
+            earliest = (await self._admin.list_offsets({place: EARLIEST}))[place].offset
+            if earliest is not None and position < earliest:
+                return OffsetOutOfRangeError(f"{place} at offset {position}", oldest=earliest)
+            return refusal(answer.error_code, f"fetch from {place}", f"offset {position} is behind the end")
+        return refusal(answer.error_code, f"fetch from {place}")

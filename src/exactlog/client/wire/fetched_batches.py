@@ -1,0 +1,72 @@
+"""What a reader sees of fetched batches: from where it stands, and under its isolation level (KIP-98)."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from exactlog.client.ports import IsolationLevel
+from exactlog.core.codec.wire_types import Buffer
+from exactlog.core.model.errors import DecodeError
+from exactlog.core.model.ids import Offset, TopicPartition
+from exactlog.core.protocol.messages.fetch import AbortedTransaction
+from exactlog.core.record.batch_format import BatchHeader, crc_is_valid, iter_headers
+from exactlog.core.record.control_record_format import decode_marker
+from exactlog.core.record.record_format import Record, decode_records
+
+_NOTHING: Final[tuple[Record, ...]] = ()
+
+
+def visible_batches(
+    records: Buffer,
+    aborted_transactions: Iterable[AbortedTransaction],
+    *,
+    place: TopicPartition,
+    from_offset: Offset,
+    isolation: IsolationLevel,
+    include_control: bool = False,
+) -> Iterator[tuple[BatchHeader, Iterable[Record]]]:
+    """Every batch of an answer with those of its records that the reader sees, perhaps none.
+
+    A broker names the aborted transactions that reach into the answer, by producer and first offset. Such a producer's
+    batches are left out from that offset on until its abort marker, as Kafka's consumer does it; markers of commits in
+    between change nothing.
+
+    Args:
+        records: whole batches, as fetched; the first may begin below `from_offset`, the last may be cut short.
+        aborted_transactions: as fetched with them; looked at with READ_COMMITTED alone.
+        place: for messages.
+        from_offset: records below it are left out.
+        isolation: of the reader.
+        include_control: whether control records are seen.
+
+    Raises:
+        DecodeError: a batch is damaged, or not one is whole.
+    """
+    to_come = deque(sorted(aborted_transactions, key=lambda aborted: aborted.first_offset))
+    aborted_producers: set[int] = set()
+    batch_count = 0
+    for position, header in iter_headers(records, may_be_cut=True):
+        batch_count += 1
+        if not crc_is_valid(records, position):
+            raise DecodeError(f"{place}: the batch at offset {header.base_offset} fails its checksum")
+        is_visible = include_control or not header.is_control
+        if isolation is IsolationLevel.READ_COMMITTED and header.has_producer_id:
+            while to_come and to_come[0].first_offset <= header.last_offset:
+                aborted_producers.add(to_come.popleft().producer_id)
+            if header.is_control:
+                if _is_abort(records, position, header):
+                    aborted_producers.discard(header.producer_id)
+            elif header.is_transactional and header.producer_id in aborted_producers:
+                is_visible = False
+        yield header, _records_from(records, position, header, from_offset) if is_visible else _NOTHING
+    if not batch_count and len(records):
+        raise DecodeError(f"{place}: {len(records)} bytes were fetched from offset {from_offset}, and no whole batch")
+
+
+def _is_abort(records: Buffer, position: int, header: BatchHeader) -> bool:
+    marker = next((decode_marker(record) for record in decode_records(records, position, header=header)), None)
+    return marker is not None and not marker.is_commit
+
+
+def _records_from(records: Buffer, position: int, header: BatchHeader, from_offset: Offset) -> Iterator[Record]:
+    return (record for record in decode_records(records, position, header=header) if record.offset >= from_offset)

@@ -1,0 +1,309 @@
+"""Partitions are made whole, opened by whom they belong to, and taken away whole."""
+
+import json
+from uuid import UUID
+
+import pytest
+
+from exactlog.core.config.topic_configs import TopicConfig
+from exactlog.core.model.errors import DamageError
+from exactlog.core.model.ids import TopicPartition
+from exactlog.storage.filesystem import MemoryFilesystem, OsFilesystem
+from exactlog.storage.settings import FlushMode
+from tests.support.counting_filesystem import CountingFilesystem
+from tests.support.partitions import (
+    DELTA_LOG,
+    DIRECTORY,
+    FIRST_MS,
+    ORDERS,
+    ROOT,
+    TOPIC_ID,
+    DataDirectory,
+    batch_of,
+    batches_of,
+    remove_checkpoints,
+    replace_file,
+    state_of,
+    values_of,
+)
+
+OTHER_ID = UUID("11111111-2222-3333-4444-555555555555")
+LONG = TopicPartition("x" * 249, 7)
+
+
+@pytest.fixture
+def disk():
+    with DataDirectory() as directory:
+        yield directory
+
+
+def test_a_partition_begins_with_version_0_which_says_what_it_is():
+    config = TopicConfig(overrides={"retention.ms": "5"}, retention_ms=5)
+    with DataDirectory(config=config, flush_mode=FlushMode.INTERVAL) as disk:
+        disk.create()
+
+        document = json.loads(disk.filesystem.read_file(f"{DELTA_LOG}/{0:020d}.json"))
+
+    assert document["metadata"] == {
+        "topic": "orders",
+        "partition": 0,
+        "topic_id": str(TOPIC_ID),
+        "created": "2025-11-07T18:15:02.883Z",
+        "format_version": 1,
+        "config": {"retention.ms": "5", "flush.mode": "interval"},
+    }
+    assert (document["version"], document["end_offset"], document["operations"]) == (0, 0, [])
+
+
+def test_a_partition_appears_under_its_name_when_it_is_whole():
+    filesystem = CountingFilesystem(MemoryFilesystem())
+    with DataDirectory(filesystem) as disk:
+        filesystem.clear()
+        disk.create()
+
+    assert [(op.name, op.path) for op in filesystem.operations if op.name in {"rename", "link", "sync_directory"}] == [
+        ("link", f"{ROOT}/.creating/topic=orders-part=0/_delta_log/{0:020d}.json"),
+        ("sync_directory", f"{ROOT}/.creating/topic=orders-part=0/_delta_log"),
+        ("sync_directory", f"{ROOT}/.creating/topic=orders-part=0"),
+        ("rename", DIRECTORY),
+        ("sync_directory", ROOT),
+    ]
+
+
+def test_a_topic_whose_name_is_too_long_for_a_path_is_made_opened_and_removed(disk):
+    partition = disk.make(LONG)
+    disk.commit(partition, batch_of(b"x"))
+    disk.restart()
+
+    reopened = disk.open(LONG)
+
+    assert values_of(reopened) == [b"x"]
+    assert reopened.table.metadata.topic == LONG.topic
+    disk.store.remove(LONG, TOPIC_ID)
+    assert sorted(disk.filesystem.list_names(ROOT)) == [".creating", ".deleted"]
+
+
+def test_what_a_crash_left_half_made_or_half_removed_is_swept_away(disk):
+    for place in (".creating/topic=a-part=0/_delta_log", ".deleted/x-0/_delta_log"):
+        disk.filesystem.make_directories(f"{ROOT}/{place}")
+        replace_file(disk.filesystem, f"{ROOT}/{place}/file", b"x")
+    disk.restart()
+
+    assert disk.filesystem.list_names(f"{ROOT}/.creating") == []
+    assert disk.filesystem.list_names(f"{ROOT}/.deleted") == []
+
+
+def test_a_removed_partition_is_gone_and_one_that_is_not_there_is_fine(disk):
+    partition = disk.make()
+    disk.commit(partition, *batches_of(3))
+    disk.store.remove(ORDERS, TOPIC_ID)
+    disk.store.remove(ORDERS, TOPIC_ID)
+
+    assert not disk.filesystem.exists(DIRECTORY)
+    assert disk.filesystem.list_names(f"{ROOT}/.deleted") == []
+    assert len(disk.open_files) == 0
+    with pytest.raises(DamageError):
+        disk.open()
+
+
+def test_a_removed_partition_leaves_its_name_before_its_files_go():
+    filesystem = CountingFilesystem(MemoryFilesystem())
+    with DataDirectory(filesystem) as disk:
+        disk.commit(disk.make(), batch_of(b"x"))
+        filesystem.clear()
+        disk.store.remove(ORDERS, TOPIC_ID)
+
+    done = [(op.name, op.path) for op in filesystem.operations]
+    renamed = done.index(("rename", f"{ROOT}/.deleted/{TOPIC_ID}-0"))
+    assert done[renamed + 1] == ("sync_directory", ROOT)
+    assert all(name != "remove" for name, _ in done[:renamed])
+
+
+def test_a_name_may_be_used_again(disk):
+    disk.commit(disk.make(), batch_of(b"old"))
+    disk.store.remove(ORDERS, TOPIC_ID)
+
+    partition = disk.make()
+
+    assert values_of(partition) == []
+    assert disk.commit(partition, batch_of(b"new")) == 0
+
+
+@pytest.mark.parametrize("without_version_0", [False, True])
+def test_the_directory_of_another_topic_of_that_name_is_not_removed(disk, caplog, without_version_0):
+    """The catalog was lost or is an old copy, and somebody makes a topic of the same name: the records stay."""
+    disk.commit(disk.make(), *batches_of(12))
+    if without_version_0:
+        disk.filesystem.remove(f"{DELTA_LOG}/{0:020d}.json")
+    disk.restart()
+
+    disk.store.remove(ORDERS, OTHER_ID)
+
+    assert len(values_of(disk.open())) == 12
+    assert str(OTHER_ID) in caplog.text
+
+
+def test_a_directory_that_cannot_be_read_is_removed_all_the_same(disk):
+    disk.make()
+    replace_file(disk.filesystem, f"{DELTA_LOG}/{0:020d}.json", b"")
+
+    disk.store.remove(ORDERS, TOPIC_ID)
+
+    assert not disk.filesystem.exists(DIRECTORY)
+
+
+@pytest.mark.parametrize("make_filesystem", [MemoryFilesystem, OsFilesystem])
+def test_a_partition_is_never_made_over_one_that_is_there(make_filesystem, tmp_path):
+    with DataDirectory(make_filesystem(), root=str(tmp_path)) as disk:
+        disk.commit(disk.make(), batch_of(b"precious"))
+
+        with pytest.raises(OSError, match="not empty"):
+            disk.store.create(ORDERS, OTHER_ID, config=disk.config, created_ms=FIRST_MS)
+        disk.restart()
+        assert values_of(disk.open()) == [b"precious"]
+
+
+def test_a_directory_of_another_topic_is_not_opened(disk):
+    disk.commit(disk.make(), batch_of(b"x"))
+    disk.restart()
+
+    with pytest.raises(DamageError, match=f"belongs to topic id {TOPIC_ID}, not to {OTHER_ID}"):
+        disk.store.open(ORDERS, OTHER_ID, disk.config)
+
+
+def test_a_catalog_older_than_the_partition_is_noticed_before_anything_is_written(disk):
+    """Its epochs would go back, and no version can follow from one of a later epoch."""
+    disk.restart(leader_epoch=5)
+    partition = disk.make()
+    disk.commit(partition, batch_of(b"x"))
+    disk.restart(leader_epoch=4)
+
+    with pytest.raises(DamageError, match="leader epoch 5.*only 4"):
+        disk.open()
+    disk.restart(leader_epoch=6)
+    reopened = disk.open()
+    assert disk.commit(reopened, batch_of(b"y")) == 1
+    assert [(entry.epoch, entry.start_offset) for entry in reopened.table.leader_epochs] == [(5, 0), (6, 1)]
+
+
+def test_the_real_file_system_and_the_one_in_memory_end_up_the_same(tmp_path):
+    """One scenario on both; every byte of every file is compared."""
+    trees = []
+    for filesystem, root in ((OsFilesystem(), str(tmp_path)), (MemoryFilesystem(), ROOT)):
+        config = TopicConfig(segment_bytes=500, index_interval_bytes=100)
+        with DataDirectory(filesystem, root=root, config=config) as disk:
+            partition = disk.make()
+            disk.commit(partition, *batches_of(17))
+            disk.restart()
+            partition = disk.open()
+            disk.commit(partition, *batches_of(16))
+            assert len(values_of(partition)) == 33
+            trees.append(tree_of(filesystem, f"{root}/topic=orders-part=0"))
+
+    assert trees[0] == trees[1]
+    assert len(trees[0]) > 40
+
+
+def tree_of(filesystem, directory):
+    found = {}
+    for name in filesystem.list_names(directory):
+        path = f"{directory}/{name}"
+        if name == "_delta_log":
+            found |= {f"{name}/{inner}": content for inner, content in tree_of(filesystem, path).items()}
+        else:
+            found[name] = filesystem.read_file(path)
+    return found
+
+
+# --- checkpoints --------------------------------------------------------------------------------------------------------
+
+
+def checkpoints(disk):
+    names = disk.filesystem.list_names(DELTA_LOG)
+    return sorted(int(name[:20]) for name in names if name.endswith(".checkpoint.json"))
+
+
+def test_every_tenth_version_gets_a_checkpoint_when_nothing_speaks_against_it(disk):
+    disk.commit(disk.make(), *batches_of(35))
+
+    assert checkpoints(disk) == [10, 20, 30]
+
+
+def test_a_checkpoint_that_is_due_too_soon_is_left_out(disk):
+    disk.restart(checkpoint_min_interval_ms=1_000)
+    partition = disk.make()
+    for batch in batches_of(60):
+        disk.commit(partition, batch)
+        disk.clock.time_ms += 45
+    assert checkpoints(disk) == [10, 40]
+
+    disk.restart()
+    partition = disk.open()
+    disk.commit(partition, *batches_of(10))
+    assert checkpoints(disk) == [10, 40], "the last one is remembered over a restart"
+    disk.clock.time_ms += 1_000
+    disk.commit(partition, *batches_of(10))
+    assert checkpoints(disk) == [10, 40, 80]
+
+
+def test_one_checkpoint_is_written_at_a_time_and_writers_do_not_wait_for_it(disk):
+    partition = disk.make()
+    disk.background.is_held = True
+    disk.commit(partition, *batches_of(25))
+    assert checkpoints(disk) == []
+    assert len(disk.background.pending) == 1
+
+    disk.background.run()
+
+    assert checkpoints(disk) == [10]
+    assert json.loads(disk.filesystem.read_file(f"{DELTA_LOG}/{10:020d}.checkpoint.json"))["next_offset"] == 10
+    disk.background.is_held = False
+    disk.commit(partition, *batches_of(5))
+    assert checkpoints(disk) == [10, 30]
+
+
+def test_a_checkpoint_that_could_not_be_written_is_made_at_the_next_opportunity():
+    filesystem = CountingFilesystem(MemoryFilesystem())
+    with DataDirectory(filesystem) as disk:
+        partition = disk.make()
+
+        def refuse(operation):
+            if operation.name == "write_at" and "checkpoint" in operation.path:
+                raise OSError(28, "No space left on device")
+
+        filesystem.before = refuse
+        disk.commit(partition, *batches_of(12))
+        filesystem.before = lambda operation: None
+        assert checkpoints(disk) == []
+
+        disk.commit(partition, *batches_of(8))
+
+        assert checkpoints(disk) == [20]
+        before = state_of(partition)
+        disk.restart()
+        assert state_of(disk.open()) == before
+
+
+def test_a_checkpoint_whose_sync_failed_is_final():
+    filesystem = CountingFilesystem(MemoryFilesystem())
+    with DataDirectory(filesystem) as disk:
+        partition = disk.make()
+
+        def fail(operation):
+            if operation.name == "sync" and "checkpoint" in operation.path:
+                raise OSError(5, "Input/output error")
+
+        filesystem.before = fail
+        disk.commit(partition, *batches_of(12))
+
+        assert "Input/output error" in disk.background.failed_sync
+
+
+def test_checkpoints_are_of_use_only_and_never_the_truth(disk):
+    partition = disk.make()
+    disk.commit(partition, *batches_of(25))
+    before = state_of(partition)
+    remove_checkpoints(disk.filesystem)
+    disk.restart()
+
+    assert state_of(disk.open()) == before

@@ -1,0 +1,514 @@
+"""Rounds on a real event loop: one at a time, what arrives meanwhile is the next, a failed one is final."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.ids import TopicPartition
+from exactlog.core.model.metrics import Registry
+from exactlog.storage.background import BackgroundWork
+from exactlog.storage.filesystem import MemoryFilesystem
+from exactlog.storage.round import StorageRefused, SyncFailed
+from exactlog.storage.round_committer import RoundCommitter
+from exactlog.storage.settings import FlushMode
+from exactlog.storage.whole_files import SyncFailedError
+from tests.support.counting_filesystem import CountingFilesystem
+from tests.support.partitions import Ask, DataDirectory, ManualClock, batch_of, batches_of, decode_header, values_of
+
+PATIENCE_S = 20
+
+
+class GatedEngine:
+    """Carries rounds out when a test lets it, as the test says."""
+
+    is_atomic_across_partitions = False
+
+    def __init__(self, engine):
+        self._engine = engine
+        self._may_end = threading.Semaphore(0)
+        self._begun = threading.Semaphore(0)
+        self.is_gated = False
+        self.running = 0
+        self.rounds = []
+        self.outcome_of = lambda write: None
+
+    def commit(self, writes):
+        assert self.running == 0, "two rounds at a time"
+        self.running += 1
+        self.rounds.append([write.name for write in writes])
+        if self.is_gated:
+            self._begun.release()
+            assert self._may_end.acquire(timeout=PATIENCE_S)
+        stored = self._engine.commit([write for write in writes if self.outcome_of(write) is None])
+        outcomes = [self.outcome_of(write) or stored.pop(0) for write in writes]
+        self.running -= 1
+        return outcomes
+
+    async def begun(self):
+        assert await asyncio.to_thread(self._begun.acquire, timeout=PATIENCE_S)
+
+    def let_end(self):
+        self._may_end.release()
+
+
+class Served:
+    """Partitions whose rounds a committer runs on this loop."""
+
+    def __init__(self, filesystem, flush_mode):
+        self.failed_syncs = []
+        self.metrics = Registry()
+        self.disk = DataDirectory(filesystem, flush_mode=flush_mode)
+        self.engine = GatedEngine(self.disk.engine)
+        self.committer = RoundCommitter(
+            self.engine,
+            flush_mode=flush_mode,
+            loop=asyncio.get_running_loop(),
+            clock=ManualClock(),
+            metrics=self.metrics,
+            on_sync_failed=self.failed_syncs.append,
+        )
+        self.disk.store._mark_dirty = self.committer.mark_dirty
+
+    def make(self, name="orders"):
+        return self.disk.make(TopicPartition(name, 0))
+
+    def append(self, partition, batch):
+        ask = Ask(partition.append(decode_header(batch), memoryview(batch), now_ms=0))
+        partition.when_committed(ask.tell)
+        return ask
+
+    def close(self):
+        self.engine.let_end()
+        self.committer.stop()
+        self.disk.close()
+
+
+@pytest.fixture
+async def serve():
+    """Makes a `Served` of a flush mode; closed at the end."""
+    made = []
+
+    def make(flush_mode=FlushMode.COMMIT, filesystem=None):
+        made.append(Served(MemoryFilesystem() if filesystem is None else filesystem, flush_mode))
+        return made[-1]
+
+    yield make
+    for served in made:
+        served.close()
+
+
+async def some_turns():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+# --- one round at a time ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flush_mode", FlushMode)
+async def test_what_is_appended_is_committed_and_published(serve, flush_mode):
+    served = serve(flush_mode)
+    orders, others = served.make(), served.make("others")
+    asks = [served.append(partition, batch) for partition in (orders, others) for batch in batches_of(3)]
+    await served.committer.flush()
+
+    assert [ask.offset for ask in asks] == [0, 1, 2, 0, 1, 2]
+    assert orders.table.version == others.table.version == 1
+    assert served.metrics.snapshot()["exactlog_delta_commits_total"] == 2
+
+
+async def test_the_appends_of_one_turn_are_one_round(serve):
+    served = serve()
+    orders, others = served.make(), served.make("others")
+    for batch in batches_of(3):
+        served.append(orders, batch)
+        served.append(others, batch_of(b"x"))
+    await served.committer.flush()
+
+    assert served.engine.rounds == [["orders-0", "others-0"]]
+    assert served.metrics.snapshot()["exactlog_rounds_total"] == 1
+
+
+async def test_what_arrives_during_a_round_is_the_next_one(serve):
+    served = serve()
+    served.engine.is_gated = True
+    partition = served.make()
+    first = served.append(partition, batch_of(b"a"))
+    await served.engine.begun()
+    rest = [served.append(partition, batch) for batch in batches_of(4)]
+    served.engine.let_end()
+    await served.engine.begun()
+
+    assert first.offset == 0
+    assert [ask.told for ask in rest] == [None] * 4
+    served.engine.let_end()
+    await served.committer.flush()
+    assert [ask.offset for ask in rest] == [1, 2, 3, 4]
+    assert len(served.engine.rounds) == 2
+    assert partition.table.version == 2
+
+
+async def test_the_loop_goes_on_while_a_round_is_in_flight(serve):
+    served = serve()
+    served.engine.is_gated = True
+    served.append(served.make(), batch_of(b"a"))
+    await served.engine.begun()
+    await some_turns()
+    served.engine.let_end()
+    await served.committer.flush()
+
+
+async def test_a_refused_round_never_lets_two_rounds_of_a_partition_overlap(serve):
+    """What a refused partition drops, what others have waiting and what comes next must not end in two rounds at once:
+    the second one's batches would be acknowledged when the first one ends.
+    """
+    served = serve()
+    served.engine.is_gated = True
+    refused, other = served.make("refused"), served.make("other")
+    served.engine.outcome_of = lambda write: StorageRefused("full", 0) if write.name == "refused-0" else None
+    lost = served.append(refused, batch_of(b"lost"))
+    await served.engine.begun()
+    second = served.append(other, batch_of(b"second"))
+    # The round ends: in the same turn the refused partition gives up what it holds, and the next round begins.
+    loop = asyncio.get_running_loop()
+    third = []
+    served.engine.let_end()
+    while lost.told is None:
+        await asyncio.sleep(0)
+        if lost.told is not None:
+            loop.call_soon(lambda: None)
+            third.append(served.append(other, batch_of(b"third")))
+    await served.engine.begun()
+    await some_turns()
+    assert (second.told, third[0].told) == (None, None)
+
+    served.engine.let_end()
+    while second.told is None:
+        await asyncio.sleep(0)
+
+    assert second.offset == 0
+    assert third[0].told is None, "its round has not even begun"
+    served.engine.let_end()
+    await served.committer.flush()
+    assert third[0].offset == 1
+    assert values_of(other) == [b"second", b"third"]
+
+
+async def test_a_refused_partition_fails_alone(serve):
+    served = serve()
+    orders, others = served.make(), served.make("others")
+    served.engine.outcome_of = lambda write: StorageRefused("full", 0) if write.name == "orders-0" else None
+    asks = [served.append(partition, batch_of(b"a")) for partition in (orders, others)]
+    await served.committer.flush()
+
+    assert asks[0].error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert asks[1].offset == 0
+    served.engine.outcome_of = lambda write: None
+    again = served.append(orders, batch_of(b"again"))
+    await served.committer.flush()
+    assert again.offset == 0
+
+
+async def test_a_partition_that_breaks_an_invariant_stops_alone(serve, monkeypatch, caplog):
+    served = serve()
+    broken, other = served.make("broken"), served.make("other")
+
+    def fail(outcome, *, now_ms):
+        raise AssertionError("an invariant of ours")
+
+    monkeypatch.setattr(broken, "complete_write", fail)
+    asks = [served.append(partition, batch_of(b"a")) for partition in (broken, other)]
+    await served.committer.flush()
+
+    assert asks[0].error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert "an invariant of ours" in broken.failure
+    assert "an invariant of ours" in caplog.text
+    assert asks[1].offset == 0
+    assert served.append(other, batch_of(b"b")).told is None
+    await served.committer.flush()
+
+
+# --- what is final ---------------------------------------------------------------------------------------------------
+
+
+async def test_after_a_failed_sync_nobody_is_told_anything_and_no_round_runs(serve):
+    served = serve()
+    orders, others = served.make(), served.make("others")
+    served.engine.outcome_of = lambda write: SyncFailed("the disk is gone") if write.name == "others-0" else None
+    asks = [served.append(partition, batch_of(b"a")) for partition in (orders, others)]
+    while not served.failed_syncs:
+        await asyncio.sleep(0)
+    later = served.append(orders, batch_of(b"b"))
+    await some_turns()
+
+    assert served.failed_syncs == ["the disk is gone"]
+    assert [ask.told for ask in (*asks, later)] == [None] * 3
+    assert len(served.engine.rounds) == 1
+
+
+@pytest.mark.parametrize("flush_mode", FlushMode)
+async def test_an_engine_that_fails_in_a_way_nobody_foresaw_is_as_final(serve, flush_mode, caplog):
+    served = serve(flush_mode)
+
+    def fail(write):
+        raise ZeroDivisionError("unforeseen")
+
+    served.engine.outcome_of = fail
+    ask = served.append(served.make(), batch_of(b"a"))
+    while not served.failed_syncs:
+        await asyncio.sleep(0)
+
+    assert "unforeseen" in served.failed_syncs[0]
+    assert "unforeseen" in caplog.text
+    assert ask.told is None
+
+
+async def test_a_stopped_committer_tells_nobody_how_the_round_in_flight_ended(serve):
+    served = serve()
+    served.engine.is_gated = True
+    ask = served.append(served.make(), batch_of(b"a"))
+    await served.engine.begun()
+    served.engine.let_end()
+    served.committer.stop()
+    await some_turns()
+
+    assert ask.told is None
+
+
+# --- interval and none ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flush_mode", [FlushMode.INTERVAL, FlushMode.NONE])
+async def test_without_syncs_a_round_is_over_in_the_same_turn(serve, flush_mode):
+    served = serve(flush_mode)
+    partition = served.make()
+    ask = served.append(partition, batch_of(b"a"))
+    assert ask.told is None
+    await asyncio.sleep(0)
+
+    assert ask.offset == 0
+    assert partition.table.version == 0
+    await served.committer.flush()
+    assert partition.table.version == 1
+
+
+async def test_versions_are_published_one_at_a_time(serve):
+    served = serve(FlushMode.NONE)
+    partition = served.make()
+    for batch in batches_of(20):
+        served.append(partition, batch)
+        await asyncio.sleep(0)
+    await served.committer.flush()
+
+    assert partition.table.next_offset == 20
+    assert partition.table.version < 5
+
+
+async def test_interval_syncs_when_its_timer_says_so_and_at_the_end(serve):
+    filesystem = CountingFilesystem(MemoryFilesystem())
+    served = serve(FlushMode.INTERVAL, filesystem)
+    partition = served.make()
+    filesystem.clear()
+    served.append(partition, batch_of(b"a"))
+    await some_turns()
+    assert filesystem.names("sync_data") == []
+
+    served.committer.sync()
+    while not filesystem.names("sync_data"):
+        await asyncio.sleep(0)
+    await some_turns()
+    filesystem.clear()
+    served.committer.sync()
+    await some_turns()
+    assert filesystem.names("sync_data") == [], "nothing was written since"
+
+    served.append(partition, batch_of(b"b"))
+    await served.committer.flush()
+    assert filesystem.names("sync_data") == ["sync_data"]
+
+
+async def test_a_slow_sync_is_not_overtaken_by_the_next(serve):
+    served = serve(FlushMode.INTERVAL)
+    partition = served.make()
+    served.append(partition, batch_of(b"a"))
+    await asyncio.sleep(0)
+    served.engine.is_gated = True
+    served.committer.sync()
+    await served.engine.begun()
+    served.engine.is_gated = False
+    served.committer.sync()
+    served.committer.sync()
+    await some_turns()
+    assert len(served.engine.rounds) == 2
+
+    served.engine.let_end()
+    await served.committer.flush()
+
+
+async def test_a_failed_interval_sync_is_final(serve):
+    served = serve(FlushMode.INTERVAL)
+    partition = served.make()
+    served.append(partition, batch_of(b"a"))
+    await asyncio.sleep(0)
+    served.engine.outcome_of = lambda write: SyncFailed("the disk is gone")
+    served.committer.sync()
+    while not served.failed_syncs:
+        await asyncio.sleep(0)
+
+    assert served.failed_syncs == ["the disk is gone"]
+
+
+async def test_a_topic_deleted_before_its_sync_was_due_harms_nobody(serve):
+    served = serve(FlushMode.INTERVAL)
+    partition = served.make()
+    served.append(partition, batch_of(b"a"))
+    await served.committer.flush()
+    served.append(partition, batch_of(b"b"))
+    await asyncio.sleep(0)
+    await partition.retire()
+    served.disk.store.remove(partition.topic_partition, partition.table.metadata.topic_id)
+    served.committer.sync()
+    await served.committer.flush()
+
+    assert served.failed_syncs == []
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+async def test_reading_pauses_while_too_many_bytes_wait_and_goes_on_when_half_is_stored(serve):
+    served = serve()
+    served.engine.is_gated = True
+    partition = served.make()
+    calls = []
+    size = len(batch_of(b"x" * 100))
+    served.committer.bound_uncommitted(
+        2 * size, pause=lambda: calls.append("pause"), resume=lambda: calls.append("resume")
+    )
+    served.append(partition, batch_of(b"x" * 100))
+    await served.engine.begun()
+    served.append(partition, batch_of(b"x" * 100))
+    assert calls == []
+    served.append(partition, batch_of(b"x" * 100))
+    served.append(partition, batch_of(b"x" * 100))
+    assert calls == ["pause"]
+
+    served.engine.let_end()
+    await served.engine.begun()
+    assert calls == ["pause"], "three of four still wait"
+    served.engine.let_end()
+    await served.committer.flush()
+    assert calls == ["pause", "resume"]
+
+
+async def test_flushing_with_nothing_to_do_returns_at_once(serve):
+    served = serve(FlushMode.INTERVAL)
+    await served.committer.flush()
+    served.committer.sync()
+
+    assert served.engine.rounds == []
+
+
+async def test_an_outcome_for_a_loop_that_is_gone_is_dropped():
+    """A kill: the thread ends its round, the loop is closed, nobody is left to tell."""
+    disk = DataDirectory()
+    loop = asyncio.new_event_loop()
+    committer = RoundCommitter(
+        disk.engine,
+        flush_mode=FlushMode.COMMIT,
+        loop=loop,
+        clock=ManualClock(),
+        metrics=Registry(),
+        on_sync_failed=pytest.fail,
+    )
+    disk.store._mark_dirty = committer.mark_dirty
+    partition = disk.make()
+    partition.append(decode_header(batch := batch_of(b"a")), memoryview(batch), now_ms=0)
+    write = partition.take_write(now_ms=0)
+    loop.close()
+    ended = committer._thread.submit(lambda: None)
+    committer._run([write], pytest.fail)
+    committer.stop()
+
+    assert ended.done()
+    disk.restart()
+    assert values_of(disk.open()) == [b"a"]
+    disk.close()
+
+
+# --- background work ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def background():
+    failed = []
+    executor = ThreadPoolExecutor(2)
+    work = BackgroundWork(asyncio.get_running_loop(), executor, on_sync_failed=failed.append)
+    work.failed = failed
+    work.executor = executor
+    yield work
+    executor.shutdown()
+
+
+async def test_the_work_of_a_lane_is_done_in_order_and_lanes_run_side_by_side(background):
+    slow, quick = background.lane(), background.lane()
+    may_end = threading.Event()
+    done = []
+    slow.submit(lambda: may_end.wait(PATIENCE_S), lambda _: done.append("slow 1"))
+    slow.submit(lambda: None, lambda _: done.append("slow 2"))
+    slow.submit(lambda: None, lambda _: done.append("slow 3"))
+    quick.submit(lambda: None, lambda _: done.append("quick"))
+    await quick.wait()
+    assert done == ["quick"]
+
+    may_end.set()
+    await slow.wait()
+
+    assert done == ["quick", "slow 1", "slow 2", "slow 3"]
+    await background.wait()
+
+
+async def test_work_that_fails_is_given_up_and_the_next_goes_on(background, caplog):
+    lane = background.lane()
+    results = []
+
+    def fail():
+        raise OSError("no room")
+
+    lane.submit(fail, results.append)
+    lane.submit(lambda: 7, results.append)
+    await background.wait()
+
+    assert results == [None, 7]
+    assert "no room" in caplog.text
+
+
+async def test_a_failed_sync_in_the_background_is_final(background):
+    def fail():
+        raise SyncFailedError(5, "Input/output error")
+
+    lane = background.lane()
+    lane.submit(fail, pytest.fail)
+    await lane.wait()
+
+    assert background.failed == ["[Errno 5] Input/output error"]
+
+
+async def test_work_that_meets_the_end_of_its_threads_is_dropped(background):
+    lane = background.lane()
+    results = []
+    background.executor.shutdown()
+    lane.submit(lambda: 7, results.append)
+    lane.submit(lambda: 8, results.append)
+    await background.wait()
+    await lane.wait()
+
+    assert results == []
+
+
+async def test_waiting_for_an_idle_lane_returns_at_once(background):
+    await background.lane().wait()
+    await background.wait()
