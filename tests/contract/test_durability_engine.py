@@ -98,7 +98,7 @@ def first(filesystem, name, path_end):
     )
 
 
-# --- what is in place afterwards ------------------------------------------------------------------------------------
+# --- what is in place afterwards ---------------------------------------------------------------------------------
 
 
 def test_an_engine_says_whether_it_is_atomic_across_partitions(engine):
@@ -178,7 +178,7 @@ def test_bytes_alone_and_a_document_alone_are_rounds_too(engine, filesystem, rou
     assert not SYNCS.intersection(filesystem.names())
 
 
-# --- the order of operations -----------------------------------------------------------------------------------------
+# --- the order of operations -------------------------------------------------------------------------------------
 
 
 def test_bytes_are_synced_before_any_document_names_them_and_names_last(engine, filesystem, rounds):
@@ -245,7 +245,7 @@ def test_no_document_is_ever_seen_half_written(engine, filesystem, rounds):
     assert set(seen) == {0, 1, 2, 3}
 
 
-# --- a name that is taken ------------------------------------------------------------------------------------------
+# --- a name that is taken ----------------------------------------------------------------------------------------
 
 
 def test_our_own_document_under_the_name_is_our_earlier_success(engine, filesystem, rounds):
@@ -292,7 +292,7 @@ def test_an_unreadable_document_under_the_name_stops_the_partition_too(engine, f
     assert group.commit.name in outcome.reason
 
 
-# --- a refused write -----------------------------------------------------------------------------------------------
+# --- a refused write ---------------------------------------------------------------------------------------------
 
 
 def refusals(rounds_of_groups):
@@ -373,7 +373,7 @@ def test_a_refused_write_that_cannot_be_cut_off_is_as_final_as_a_failed_sync(eng
     assert isinstance(outcome, SyncFailed)
 
 
-# --- a failed sync ---------------------------------------------------------------------------------------------------
+# --- a failed sync -----------------------------------------------------------------------------------------------
 
 
 def count_syncs():

@@ -2,13 +2,14 @@
 
 import os
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 
 import pytest
 
 from exactlog.storage.filesystem import MemoryFilesystem, OsFilesystem
 from tests.support.counting_filesystem import CountingFilesystem, Operation
+from tests.support.descriptors import open_descriptors
 from tests.support.forgetful_filesystem import ForgetfulFilesystem
 
 
@@ -36,7 +37,7 @@ def write(filesystem, path, content):
     filesystem.open(path, create=True).write_at((content,), 0)
 
 
-# --- files -----------------------------------------------------------------------------------------------------
+# --- files -------------------------------------------------------------------------------------------------------
 
 
 def test_a_missing_file_is_made_only_when_asked_for(filesystem, root):
@@ -164,7 +165,7 @@ def test_what_is_not_there_has_no_size_no_bytes_and_no_time(filesystem, root):
     assert filesystem.modified_ms(f"{root}/a") >= 0
 
 
-# --- names -----------------------------------------------------------------------------------------------------
+# --- names -------------------------------------------------------------------------------------------------------
 
 
 def test_a_directory_lists_its_names_and_no_deeper(filesystem, root):
@@ -289,34 +290,26 @@ def test_a_file_is_read_while_another_thread_makes_it_longer(filesystem, root):
     """A reader on the event loop beside a round on its thread."""
     file = filesystem.open(f"{root}/a", create=True)
     file.write_at((b"x" * 4096,), 0)
-    failures = []
-    is_over = threading.Event()
 
     def grow():
-        try:
-            for position in range(4096, 4096 + 20_000 * 8, 8):
-                file.write_at((b"12345678",), position)
-        except BaseException as error:
-            failures.append(error)
-        finally:
-            is_over.set()
+        for position in range(4096, 4096 + 20_000 * 8, 8):
+            file.write_at((b"12345678",), position)
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        writer = threading.Thread(target=grow)
-        writer.start()
-        while not is_over.is_set():
-            assert file.read_at(4096, 0) == b"x" * 4096
-        writer.join()
+        with ThreadPoolExecutor(1) as writer:
+            growing = writer.submit(grow)
+            while not growing.done():
+                assert file.read_at(4096, 0) == b"x" * 4096
+            growing.result()
     finally:
         sys.setswitchinterval(before)
 
-    assert failures == []
     assert file.size() == 4096 + 20_000 * 8
 
 
-# --- the operating system's own ways ------------------------------------------------------------------------------
+# --- the operating system's own ways -----------------------------------------------------------------------------
 
 
 def test_a_write_that_the_kernel_cuts_short_is_finished(tmp_path, monkeypatch):
@@ -341,16 +334,16 @@ def test_a_read_that_the_kernel_cuts_short_is_finished(tmp_path, monkeypatch):
 
 
 def test_a_file_that_nobody_uses_any_more_closes_itself(tmp_path):
-    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else pytest.skip("needs /proc")
+    before = open_descriptors()
     file = OsFilesystem().open(str(tmp_path / "a"), create=True)
-    assert len(os.listdir("/proc/self/fd")) == before + 1
+    assert open_descriptors() == before + 1
 
     del file
 
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
-# --- the one that counts ----------------------------------------------------------------------------------------
+# --- the one that counts -----------------------------------------------------------------------------------------
 
 
 def test_the_counting_file_system_counts_operations_and_bytes():
@@ -386,7 +379,7 @@ def test_the_counting_file_system_lets_a_test_step_in_first():
     assert not filesystem.exists("/d/a")
 
 
-# --- the one whose power can be cut -------------------------------------------------------------------------------
+# --- the one whose power can be cut ------------------------------------------------------------------------------
 
 
 def test_after_a_power_cut_only_synced_bytes_under_synced_names_are_certain():

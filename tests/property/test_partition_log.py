@@ -152,6 +152,15 @@ class PartitionLogMachine(RuleBasedStateMachine):
         self.give_up()
 
     @precondition(lambda self: self.round is None)
+    @rule(producer=st.sampled_from(PRODUCERS), back=st.integers(1, REMEMBERED))
+    def append_and_resend_behind_a_round_in_flight(self, producer, back):
+        self.append_of_a_producer(producer, 2)
+        self.take_a_round(is_carried_out=False)
+        self.append_of_a_producer(producer, 1)
+        self.resend(producer, back)
+        self.end_the_round_well()
+
+    @precondition(lambda self: self.round is None)
     @rule()
     def run_a_round(self):
         self.disk.run_round()
@@ -233,4 +242,4 @@ class PartitionLogMachine(RuleBasedStateMachine):
 
 
 TestPartitionLog = PartitionLogMachine.TestCase
-TestPartitionLog.settings = settings(stateful_step_count=40)
+TestPartitionLog.settings = settings(stateful_step_count=40, max_examples=4 * settings.default.max_examples)

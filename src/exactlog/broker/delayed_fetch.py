@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from exactlog.broker.request_context import RequestContext
 from exactlog.storage.partition_log import PartitionLog
 
 
 class DelayedFetch:
     """Watches partitions and goes off once: when they have grown by enough, one fails, or the time is over.
 
-    What it reads then is read at that moment; it only counts how much was committed since it began to wait.
+    What it reads then is read at that moment; it only counts how much was committed since it began to wait. When its
+    client goes away it is gone too, however long it was to wait.
     """
 
     def __init__(
@@ -19,15 +21,16 @@ class DelayedFetch:
         bytes_wanted: int,
         wait_ms: int,
         then: Callable[[], None],
-        is_abandoned: Callable[[], bool],
+        context: RequestContext,
     ) -> None:
         self._partitions = partitions
         self._bytes_at_end = bytes_wanted + sum(partition.committed_bytes for partition in partitions)
         self._then = then
-        self._is_abandoned = is_abandoned
+        self._context = context
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._go_off)
         for partition in partitions:
             partition.watch(self._look)
+        context.when_abandoned(self._stop_waiting)
 
     def _look(self) -> None:
         grown = sum(partition.committed_bytes for partition in self._partitions)
@@ -35,8 +38,11 @@ class DelayedFetch:
             self._go_off()
 
     def _go_off(self) -> None:
+        self._stop_waiting()
+        self._context.finish(self._then)
+
+    def _stop_waiting(self) -> None:
         self._timer.cancel()
         for partition in self._partitions:
             partition.unwatch(self._look)
-        if not self._is_abandoned():
-            self._then()
+        self._context.forget_abandoned(self._stop_waiting)

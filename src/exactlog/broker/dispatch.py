@@ -13,16 +13,21 @@ from msgspec import Struct
 
 from exactlog.broker.api_table import ADVERTISED_VERSIONS, API_TABLE, Answer, Handler
 from exactlog.broker.apis.api_versions import refuse_version
-from exactlog.broker.request_context import RequestContext
+from exactlog.broker.request_context import AnswerForm, RequestContext, abandon_requests
 from exactlog.broker.services import BrokerServices
-from exactlog.core.codec.message_codec import decoder, encode
+from exactlog.core.codec.message_codec import decoder, encode, encoder
 from exactlog.core.codec.message_schema import Message, holds_records
 from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.limits import REQUEST_WITHOUT_RECORDS_BYTES_MAX
 from exactlog.core.model.metrics import Counter
 from exactlog.core.protocol.api_keys import APIS, ApiKey
-from exactlog.core.protocol.headers import RequestHeader, decode_request_header, encode_response_header
+from exactlog.core.protocol.headers import (
+    RequestHeader,
+    decode_request_header,
+    encode_response_header,
+    response_header_version,
+)
 from exactlog.network import Connection, Reply
 
 _logger = logging.getLogger(__name__)
@@ -33,6 +38,7 @@ class _Route(Struct, frozen=True):
 
     decode: Callable[[Buffer, int], tuple[Message, int]]
     handler: Handler
+    answer_form: AnswerForm
     requests: Counter
     bytes_max: int
 
@@ -49,10 +55,16 @@ class Dispatcher:
         """A client has connected; nothing is kept of it until it asks something."""
 
     def connection_closed(self, connection: Connection) -> None:
-        """A client is gone; what it waits for finds out by itself."""
+        """A client is gone, and so is whatever waits for something on its behalf."""
+        abandon_requests(connection)
+
+    def frames_handled(self) -> None:
+        """A read is over: what it brought can be made good together."""
+        self._broker.rounds.release()
 
     def frame_received(self, connection: Connection, frame: bytearray, reply: Reply) -> None:
         """Carries out one request."""
+        self._broker.rounds.hold()
         try:
             header, body = decode_request_header(frame)
             route = self._routes.get((header.api_key, header.api_version)) or self._find_route(header)
@@ -68,7 +80,7 @@ class Dispatcher:
             connection.close("malformed-request")
             return
         route.requests.inc()
-        context = RequestContext(self._broker, connection, header, reply)
+        context = RequestContext(self._broker, connection, header, reply, route.answer_form)
         answer = route.handler(request, context)
         if isinstance(answer, Message):
             context.answer(answer)
@@ -93,6 +105,10 @@ class Dispatcher:
         route = _Route(
             decoder(request, header.api_version),
             api.handler,
+            AnswerForm(
+                encoder(APIS[header.api_key].response, header.api_version),
+                response_header_version(header.api_key, header.api_version),
+            ),
             self._broker.metrics.counter("exactlog_requests_total", "Requests by API.", labels={"api": api.name}),
             sys.maxsize if holds_records(request) else REQUEST_WITHOUT_RECORDS_BYTES_MAX,
         )

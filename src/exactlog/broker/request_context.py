@@ -1,10 +1,24 @@
 """One request on its way through the broker: what its header said, and the way its answer takes."""
 
+import logging
+from collections.abc import Callable
+
+from msgspec import Struct
+
 from exactlog.broker.services import BrokerServices
-from exactlog.core.codec.message_codec import encode
 from exactlog.core.codec.message_schema import Message
-from exactlog.core.protocol.headers import RequestHeader, encode_response_header, response_header_version
+from exactlog.core.codec.wire_types import Buffer
+from exactlog.core.protocol.headers import RequestHeader, encode_response_header
 from exactlog.network import Connection, Reply
+
+_logger = logging.getLogger(__name__)
+
+
+class AnswerForm(Struct, frozen=True):
+    """How the answers of one API in one version are written."""
+
+    encode: Callable[[Message], list[Buffer]]
+    header_version: int
 
 
 class RequestContext:
@@ -13,9 +27,11 @@ class RequestContext:
     A handler returns its response, or returns None and calls `answer` or `skip` later, exactly once.
     """
 
-    __slots__ = ("_connection", "_correlation_id", "_reply", "api_key", "api_version", "broker", "client_id")
+    __slots__ = ("_connection", "_correlation_id", "_form", "_reply", "api_key", "api_version", "broker", "client_id")
 
-    def __init__(self, broker: BrokerServices, connection: Connection, header: RequestHeader, reply: Reply) -> None:
+    def __init__(
+        self, broker: BrokerServices, connection: Connection, header: RequestHeader, reply: Reply, form: AnswerForm
+    ) -> None:
         self.broker = broker
         self.api_key = header.api_key
         self.api_version = header.api_version
@@ -23,12 +39,12 @@ class RequestContext:
         self._correlation_id = header.correlation_id
         self._connection = connection
         self._reply = reply
+        self._form = form
 
     def answer(self, response: Message) -> None:
         """Sends the response, once all earlier requests of the connection have theirs."""
-        header_version = response_header_version(self.api_key, self.api_version)
-        head = encode_response_header(self._correlation_id, header_version=header_version)
-        self._reply.send([head, *encode(response, self.api_version)])
+        head = encode_response_header(self._correlation_id, header_version=self._form.header_version)
+        self._reply.send([head, *self._form.encode(response)])
 
     def skip(self) -> None:
         """The request gets no response (Produce with acks=0)."""
@@ -38,6 +54,32 @@ class RequestContext:
         """Closes the connection, for the cases in which Kafka does; the reason is a constant in kebab case."""
         self._connection.close(reason)
 
-    def is_abandoned(self) -> bool:
-        """Whether nobody waits for the answer any more."""
-        return self._connection.is_closing
+    def finish(self, work: Callable[[], None]) -> None:
+        """Does what is left of a request that has waited, unless nobody waits for it any more.
+
+        It runs in the middle of what ended the wait, often another client's request: should it fail, this connection
+        alone is closed.
+        """
+        if self._connection.is_closing:
+            return
+        try:
+            work()
+        except Exception:  # what ended the wait must go on
+            _logger.exception("%s: API %d failed; the connection is closed", self._connection.peer, self.api_key)
+            self._connection.close("handler-error")
+
+    def when_abandoned(self, callback: Callable[[], None]) -> None:
+        """Calls back if the connection ends before `forget_abandoned`, so that nothing waits for nobody."""
+        if self._connection.session is None:
+            self._connection.session = {}
+        self._connection.session[callback] = None
+
+    def forget_abandoned(self, callback: Callable[[], None]) -> None:
+        """Undoes `when_abandoned`; one that was not there is fine."""
+        (self._connection.session or {}).pop(callback, None)
+
+
+def abandon_requests(connection: Connection) -> None:
+    """Calls back those who wait for something on behalf of a connection that has ended."""
+    for callback in list(connection.session or ()):
+        callback()

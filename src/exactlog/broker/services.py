@@ -12,6 +12,7 @@ from exactlog.core.config.broker_configs import BrokerConfig
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.metrics import Registry
 from exactlog.core.protocol.messages.api_versions import ApiVersion
+from exactlog.storage.round_committer import RoundCommitter
 
 
 class Address(Struct, frozen=True):
@@ -29,6 +30,7 @@ class BrokerServices(Struct, frozen=True, kw_only=True):
     leader_epoch: int
     """The leader epoch of every partition here: one more at every start."""
     topics: TopicRegistry
+    rounds: RoundCommitter
     producer_ids: ProducerIds
     fetch_budget: FetchBudget
     clock: Clock

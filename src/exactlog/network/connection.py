@@ -58,6 +58,9 @@ class FrameHandler(Protocol):
         It belongs to the handler and nobody else writes to it; until this call returns it cannot change its length.
         """
 
+    def frames_handled(self) -> None:
+        """All frames of one read have been handed out: what is answered until this returns leaves in one write."""
+
     def connection_closed(self, connection: "Connection") -> None:
         """The connection is gone, for whatever reason; replies still to come are ignored. Called once."""
 
@@ -326,6 +329,7 @@ class Connection(asyncio.BufferedProtocol):
         except Exception:
             _logger.exception(_HANDLER_FAILED, self.id, self.peer)
             self._fail()
+        self._end_read()
         self._is_parsing = False
         self._flush()
         if has_stopped:
@@ -334,6 +338,13 @@ class Connection(asyncio.BufferedProtocol):
         if owner.is_reading_paused:
             self._pause_server_wide()
         return not has_stopped
+
+    def _end_read(self) -> None:
+        try:
+            self._owner.handler.frames_handled()
+        except Exception:
+            _logger.exception(_HANDLER_FAILED, self.id, self.peer)
+            self._fail()
 
     def _check_in_flight(self) -> None:
         self._collect()

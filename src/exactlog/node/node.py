@@ -219,6 +219,7 @@ class _Parts:
             cluster_id=_cluster_id(self.catalog),
             leader_epoch=leader_epoch,
             topics=self.topics,
+            rounds=self.committer,
             producer_ids=ProducerIds(self.catalog, self._executor),
             fetch_budget=FetchBudget(
                 config.fetch_bytes_in_flight_max, bytes_in_flight=lambda: self.server.pending_bytes

@@ -141,10 +141,10 @@ class Catalog:
             self._connection.execute("DELETE FROM topics WHERE id = ?", (str(topic_id),))
 
     def _prepare(self) -> None:
-        # Not DELETE: its last step, the unlinking of the journal, is not synced, so that a power cut right after a
-        # commit could still roll it back.
-        self._connection.execute("PRAGMA journal_mode = TRUNCATE")
-        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("PRAGMA journal_mode = DELETE")
+        # FULL, and the unlinking of the journal, which is what commits, is synced as well: a power cut right afterwards
+        # would otherwise roll back.
+        self._connection.execute("PRAGMA synchronous = EXTRA")
         self._connection.executescript(_SCHEMA)
         self._check_format()
 

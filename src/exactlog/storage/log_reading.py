@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from exactlog.core.record.record_format import decode_records
+from exactlog.storage.filesystem import Buffer
 from exactlog.storage.segment import Segment
 
 
@@ -24,7 +25,7 @@ def segment_of(segments: Sequence[Segment], offset: int) -> int:
 
 def read_batches(
     segments: Sequence[Segment], offset: int, *, end_offset: int, bytes_max: int, at_least_one_batch: bool
-) -> bytes:
+) -> Buffer:
     """Whole batches from the one that holds `offset` on, as many as fit; of one segment, so that the next call goes on.
 
     Args:

@@ -30,6 +30,7 @@ from exactlog.core.record.batch_format import BatchHeader, assign, decode_header
 from exactlog.storage.background import BackgroundLane
 from exactlog.storage.checkpointer import Checkpointer, PreparedCheckpoint
 from exactlog.storage.delta_head import DeltaHead
+from exactlog.storage.filesystem import Buffer
 from exactlog.storage.group import Group
 from exactlog.storage.log_reading import FoundRecord, find_by_time, find_latest_in_time, read_batches
 from exactlog.storage.round import (
@@ -150,7 +151,7 @@ class PartitionLog:
         """The first offset a read_committed reader may not see."""
         return self._committed_offset
 
-    def read(self, offset: int, *, end_offset: int, bytes_max: int, at_least_one_batch: bool) -> bytes:
+    def read(self, offset: int, *, end_offset: int, bytes_max: int, at_least_one_batch: bool) -> Buffer:
         """Whole committed batches from the one that holds `offset` on; see `read_batches`."""
         return read_batches(
             self.segments,

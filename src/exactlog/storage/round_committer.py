@@ -51,6 +51,7 @@ class RoundCommitter:
         self._unpublished: dict[PartitionLog, None] = {}
         self._unsynced: dict[PartitionLog, None] = {}
         self._round_is_due = False
+        self._is_held = False
         self._round_is_running = False
         self._publication_is_due = False
         self._sync_is_running = False
@@ -80,7 +81,22 @@ class RoundCommitter:
         if not self._round_is_due and not self._round_is_running:
             self._round_is_due = True
             self._idle.clear()
-            self._loop.call_soon(self._start_round)
+            if not self._is_held:
+                self._loop.call_soon(self._start_round)
+
+    def hold(self) -> None:
+        """What is appended from here on waits for `release`, in the modes whose rounds run in place.
+
+        So a read from a socket makes one round, and its answers leave in the same turn of the loop. Rounds that sync
+        are started by the loop instead: they are the better, the more connections share one.
+        """
+        self._is_held = self._flush_mode is not FlushMode.COMMIT
+
+    def release(self) -> None:
+        """Carries out what has been appended since `hold`."""
+        self._is_held = False
+        if self._round_is_due and self._flush_mode is not FlushMode.COMMIT:
+            self._start_round()
 
     async def flush(self) -> None:
         """Waits until all that was appended is committed and published, and synced unless the mode is `none`."""
@@ -112,6 +128,8 @@ class RoundCommitter:
         self._thread.shutdown(wait=True)
 
     def _start_round(self) -> None:
+        if not self._round_is_due and not self._dirty:  # carried out meanwhile
+            return
         self._round_is_due = False
         if self._is_stopped or self._round_is_running:  # one that runs is followed by the next when it ends
             return

@@ -17,7 +17,7 @@ from exactlog.core.model.errors import DamageError, DecodeError, InvariantError
 from exactlog.core.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from exactlog.core.model.limits import INDEX_INTERVAL_BYTES
 from exactlog.core.record.batch_format import BATCH_OVERHEAD, BatchHeader, batch_size, decode_header
-from exactlog.storage.filesystem import File, Filesystem
+from exactlog.storage.filesystem import Buffer, File, Filesystem
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.segment_index import SegmentIndex
 
@@ -115,7 +115,7 @@ class Segment:
 
     # --- reading ----------------------------------------------------------------------------------------------
 
-    def read(self, offset: int, *, bytes_max: int, end_position: int, at_least_one_batch: bool) -> bytes:
+    def read(self, offset: int, *, bytes_max: int, end_position: int, at_least_one_batch: bool) -> Buffer:
         """Whole batches from the one that holds `offset` on, as many as fit `bytes_max`.
 
         Args:
@@ -132,17 +132,19 @@ class Segment:
         content = self._file().read_at(size, position)
         if position + size == end_position or size == first.size_bytes:
             return content
-        return content[: self._last_boundary(content, position)]
+        return memoryview(content)[: self._last_boundary(content, position)]
 
     def _last_boundary(self, content: bytes, position: int) -> int:
         """Where the last whole batch of `content`, which was read from `position`, ends."""
         end = len(content)
         boundary = max(0, self._ask_index(lambda: self._floor_by_position(position + end)) - position)
         while boundary + BATCH_OVERHEAD <= end:
-            behind = boundary + batch_size(content, boundary)
-            if behind > end:
+            size = batch_size(content, boundary)
+            if size < BATCH_OVERHEAD:
+                raise self._damage(position + boundary, f"a batch of {size} bytes")
+            if boundary + size > end:
                 break
-            boundary = behind
+            boundary += size
         return boundary
 
     def locate(self, offset: int) -> tuple[int, BatchHeader]:
@@ -157,7 +159,7 @@ class Segment:
                 if position - start > _STRIDES_MAX * self._files.index_interval_bytes:
                     self._rebuild_index("it has too few rows")
                 return position, header
-        raise InvariantError(f"{self.path}: offset {offset} is beyond the end of the segment, {self.next_offset}")
+        raise DamageError(f"{self.path}: no batch holds offset {offset}, though the segment ends at {self.next_offset}")
 
     def headers_from(self, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batch headers from a boundary on, with their positions; a bounded read at a time.
@@ -168,6 +170,7 @@ class Segment:
         file = self._file()
         chunk_size = self._files.index_interval_bytes + BATCH_OVERHEAD
         chunk, chunk_start = b"", position
+        next_offset = self.base_offset
         while position < self.size:
             within = position - chunk_start
             if within + BATCH_OVERHEAD > len(chunk):
@@ -175,11 +178,12 @@ class Segment:
             try:
                 header = decode_header(chunk, within)
             except DecodeError as error:
-                raise DamageError(
-                    f"{self.path}, byte {position}: {error}", hint="check the directory with `exactlog log inspect`"
-                ) from error
+                raise self._damage(position, str(error)) from error
+            end = position + header.size_bytes
+            if not next_offset <= header.base_offset < header.next_offset <= self.next_offset or end > self.size:
+                raise self._damage(position, f"a batch of offsets {header.base_offset} to {header.last_offset}")
             yield position, header
-            position += header.size_bytes
+            position, next_offset = end, header.next_offset
 
     def first_at_or_after(self, timestamp_ms: int) -> Iterator[tuple[int, BatchHeader]]:
         """Batches with a record that is not older than a time, in order; the first of them is found by the index."""
@@ -224,6 +228,11 @@ class Segment:
 
     def _file(self) -> File:
         return self._files.open(self.path)
+
+    def _damage(self, position: int, found: str) -> DamageError:
+        return DamageError(
+            f"{self.path}, byte {position}: {found}", hint="check the directory with `exactlog log inspect`"
+        )
 
     # --- the index, which is believed only as far as it fits the batches ---------------------------------------------
 

@@ -1,39 +1,5 @@
 """A broker, connections and topics for cases in raw protocol."""
 
-import pytest
+from tests.support.broker_fixtures import broker, connect, raw, topic
 
-from exactlog.testing import Broker
-from tests.support.raw_client import RawClient
-
-
-@pytest.fixture(scope="session")
-def broker():
-    """A broker that keeps everything in memory: the cases ask what it answers, and there are many of them."""
-    with Broker(config={"in.memory": True}) as running:
-        yield running
-
-
-@pytest.fixture
-def connect(broker):
-    """Opens connections to the broker; they end with the test."""
-    clients = []
-
-    def open_connection():
-        clients.append(RawClient(broker.port))
-        return clients[-1]
-
-    yield open_connection
-    for client in clients:
-        client.close()
-
-
-@pytest.fixture
-def raw(connect):
-    """A connection."""
-    return connect()
-
-
-@pytest.fixture
-def topic(raw):
-    """A topic of one partition that no other test uses."""
-    return raw.create_topic()
+__all__ = ["broker", "connect", "raw", "topic"]

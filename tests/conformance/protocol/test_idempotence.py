@@ -1,4 +1,4 @@
-"""Idempotent producers on the wire: each batch once, whatever is lost, resent, late or overlapping (KIP-98, KIP-360)."""
+"""Idempotent producers on the wire: each batch once, whatever is lost, resent or overlapping (KIP-98, KIP-360)."""
 
 import itertools
 
@@ -142,11 +142,9 @@ def test_a_log_with_records_takes_an_unknown_producer_at_any_sequence(raw, topic
     assert outcome(raw.produce(topic, sequenced(producer_id, sequence, b"v"))) == appended(1)
 
 
-@pytest.mark.parametrize(
-    ("first", "count", "following"),
-    [(SEQUENCE_MAX - 7, 20, 12), (SEQUENCE_MAX, 1, 0), (SEQUENCE_MAX - 1, 2, 0), (SEQUENCE_MAX, 2, 1)],
-)
-def test_after_the_last_sequence_comes_0(raw, topic, producer_id, first, count, following):
+@pytest.mark.parametrize(("first", "count"), [(SEQUENCE_MAX - 7, 20), (SEQUENCE_MAX - 1, 2), (SEQUENCE_MAX, 1)])
+def test_after_the_last_sequence_comes_0(raw, topic, producer_id, first, count):
+    following = count - (SEQUENCE_MAX - first) - 1
     raw.produce(topic, batch_of(b"somebody else's"))
     wrapping = sequenced(producer_id, first, *[b"v"] * count)
 

@@ -49,22 +49,22 @@ def offset_in(version, answer):
 
 
 @pytest.mark.parametrize(
-    ("asked_ms", "offset", "found_ms"),
+    ("asked_ms", "offset_and_ms"),
     [
-        (0, 0, 100),
-        (99, 0, 100),
-        (100, 0, 100),
-        (101, 1, 200),
-        (200, 1, 200),
-        (201, 3, 300),
-        (300, 3, 300),
-        (301, -1, -1),
-        (2**62, -1, -1),
+        (0, (0, 100)),
+        (99, (0, 100)),
+        (100, (0, 100)),
+        (101, (1, 200)),
+        (200, (1, 200)),
+        (201, (3, 300)),
+        (300, (3, 300)),
+        (301, (-1, -1)),
+        (2**62, (-1, -1)),
     ],
 )
 @pytest.mark.parametrize("version", WITH_TIMESTAMPS)
-def test_a_time_finds_the_first_record_that_is_not_older(raw, timed, version, asked_ms, offset, found_ms):
-    assert found(raw.list_offset(timed, asked_ms, version=version)) == (offset, found_ms)
+def test_a_time_finds_the_first_record_that_is_not_older(raw, timed, version, asked_ms, offset_and_ms):
+    assert found(raw.list_offset(timed, asked_ms, version=version)) == offset_and_ms
 
 
 def test_records_out_of_order_in_time_are_found_in_the_order_of_the_log(raw, topic):

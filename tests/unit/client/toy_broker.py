@@ -120,6 +120,9 @@ class ToyBroker:
     def connection_closed(self, connection: Connection) -> None:
         self.connections.remove(connection)
 
+    def frames_handled(self) -> None:
+        """Nothing waits for the end of a read here."""
+
     def frame_received(self, connection: Connection, frame: bytearray, reply: Reply) -> None:
         header, position = decode_request_header(frame)
         key, version = ApiKey(header.api_key), header.api_version

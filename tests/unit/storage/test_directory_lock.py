@@ -9,6 +9,7 @@ import pytest
 
 from exactlog.core.model.errors import DirectoryLockedError
 from exactlog.storage.directory_lock import DirectoryLock
+from tests.support.descriptors import open_descriptors
 
 HOLD = """
 import sys
@@ -93,8 +94,8 @@ def test_a_directory_that_is_missing_is_made(tmp_path):
 
 def test_a_refused_lock_leaves_no_descriptor_open(tmp_path):
     with DirectoryLock(str(tmp_path)):
-        before = len(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         for _ in range(3):
             with pytest.raises(DirectoryLockedError):
                 DirectoryLock(str(tmp_path))
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert open_descriptors() == before

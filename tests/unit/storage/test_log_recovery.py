@@ -3,17 +3,14 @@
 import json
 
 import pytest
-from crc32c import crc32c
 
 from exactlog.core.config.topic_configs import TopicConfig
-from exactlog.core.deltalog.canonical_json import print_crc
-from exactlog.core.deltalog.commit_format import DeltaCommit, Operation, decode_commit, encode_commit
-from exactlog.core.deltalog.timestamps import format_timestamp
 from exactlog.core.model.errors import DamageError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.record.batch_format import assign
 from exactlog.storage.filesystem import MemoryFilesystem
 from exactlog.storage.settings import FlushMode
+from tests.support.by_hand import put_version_in_place
 from tests.support.counting_filesystem import CountingFilesystem
 from tests.support.partitions import (
     DELTA_LOG,
@@ -73,7 +70,7 @@ def damaged(document):
     return text
 
 
-# --- after a clean end and after a crash -------------------------------------------------------------------------------
+# --- after a clean end and after a crash -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("flush_mode", FlushMode)
@@ -121,7 +118,7 @@ def test_a_producer_goes_on_where_it_was_and_its_resends_are_recognised():
     assert disk.commit(partition, sequenced(1, 12, b"new")) == 25
 
 
-# --- checkpoints ------------------------------------------------------------------------------------------------------
+# --- checkpoints -------------------------------------------------------------------------------------------------
 
 
 def test_a_damaged_checkpoint_is_passed_over_for_an_older_one_and_at_last_for_a_full_replay(caplog):
@@ -178,7 +175,7 @@ def test_without_any_checkpoint_that_holds_and_without_version_0_nothing_can_be_
     assert DELTA_LOG in caught.value.hint
 
 
-# --- commits, in commit mode --------------------------------------------------------------------------------------------
+# --- commits, in commit mode -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -291,7 +288,7 @@ def test_a_directory_without_a_delta_log_is_damage():
         disk.open()
 
 
-# --- what is behind the end ---------------------------------------------------------------------------------------------
+# --- what is behind the end --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("surplus", [b"x", bytes(1_000), bytes(batch_of(b"never acknowledged"))])
@@ -340,7 +337,7 @@ def test_segments_of_no_version_and_their_indexes_are_removed():
     assert not any(name.startswith(".") for name in names(disk))
 
 
-# --- interval and none: what a power cut may have taken -----------------------------------------------------------------
+# --- interval and none: what a power cut may have taken ----------------------------------------------------------
 
 
 @pytest.mark.parametrize("flush_mode", LOOSE_MODES)
@@ -497,11 +494,12 @@ def test_versions_that_were_synced_are_never_dropped():
         disk.open()
 
 
-# --- the flush mode -------------------------------------------------------------------------------------------------------
+# --- the flush mode ----------------------------------------------------------------------------------------------
 
 
 def recorded_modes(disk):
-    documents = [json.loads(disk.filesystem.read_file(f"{DELTA_LOG}/{name}")) for name in names(disk) if len(name) == 25]
+    commits = [name for name in names(disk) if len(name) == len(f"{0:020d}.json")]
+    documents = [json.loads(disk.filesystem.read_file(f"{DELTA_LOG}/{name}")) for name in commits]
     return {doc["version"]: doc["metadata"]["config"]["flush.mode"] for doc in documents if "metadata" in doc}
 
 
@@ -559,49 +557,12 @@ def test_a_restart_without_syncs_costs_no_sync_of_the_whole_history():
     assert values_of(disk.open())[-1] == b"not published"
 
 
-# --- a version put in place by hand -----------------------------------------------------------------------------------------
-
-
-def put_in_place(disk, *values, txn_id="by-hand:1", origin_id=9):
-    """A valid next version with its bytes, as somebody with an editor and this format's page would make it."""
-    (last, document) = max(
-        (int(name[:20]), disk.filesystem.read_file(f"{DELTA_LOG}/{name}")) for name in names(disk) if len(name) == 25
-    )
-    before = decode_commit(document, path_hint="x")
-    batch = _at_offset(batch_of(*values), before.commit.end_offset)
-    size = disk.filesystem.file_size(SEGMENT)
-    disk.filesystem.open(SEGMENT).write_at((batch,), size)
-    end_offset = before.commit.end_offset + len(values)
-    commit = DeltaCommit(
-        version=last + 1,
-        timestamp=format_timestamp(FIRST_MS + 60_000),
-        txn_id=txn_id,
-        operations=(
-            Operation(
-                type="add",
-                origin_id=origin_id,
-                origin_seq=1,
-                offset_start=before.commit.end_offset,
-                offset_end=end_offset - 1,
-                segment=SEGMENT.rpartition("/")[2],
-                position=size,
-                size=len(batch),
-            ),
-        ),
-        checkpoint_hint=False,
-        end_offset=end_offset,
-        last_stable_offset=end_offset,
-        log_start_offset=0,
-        leader_epoch=before.commit.leader_epoch,
-        data_crc=print_crc(crc32c(bytes(batch))),
-        prev_crc=before.chain_crc,
-    )
-    replace_file(disk.filesystem, commit_path(last + 1), encode_commit(commit).document)
+# --- a version put in place by hand ------------------------------------------------------------------------------
 
 
 def test_a_valid_version_put_in_place_by_hand_is_served_after_reopening():
     disk, _ = filled(7)
-    put_in_place(disk, b"by", b"hand")
+    put_version_in_place(disk.filesystem, DIRECTORY, b"by", b"hand")
     disk.restart()
 
     reopened = disk.open()
@@ -617,7 +578,7 @@ def test_a_valid_version_put_in_place_by_hand_is_served_after_reopening():
 def test_a_version_put_in_the_way_of_an_open_partition_stops_that_one_alone():
     disk, partition = filled(7)
     other = disk.make(TopicPartition("others", 0))
-    put_in_place(disk, b"by", b"hand", txn_id="by-hand:77")
+    put_version_in_place(disk.filesystem, DIRECTORY, b"by", b"hand", txn_id="by-hand:77")
 
     ours = disk.append(partition, batch_of(b"ours"))
     theirs = disk.append(other, batch_of(b"x"))

@@ -1,13 +1,14 @@
 """The bounded set of open files: the oldest one goes, but never from under somebody who uses it."""
 
-import os
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from exactlog.storage.filesystem import MemoryFilesystem, OsFilesystem
 from exactlog.storage.open_files import OpenFiles
 from tests.support.counting_filesystem import CountingFilesystem
+from tests.support.descriptors import open_descriptors
 
 
 @pytest.fixture
@@ -50,41 +51,32 @@ def test_a_file_in_use_is_never_closed(tmp_path):
         (tmp_path / name).write_text(name)
     files = OpenFiles(OsFilesystem(), files_max=1)
     in_use = files.get(str(tmp_path / "a"))
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     files.get(str(tmp_path / "b"))
     files.get(str(tmp_path / "c"))
 
     assert in_use.read_at(1, 0) == b"a"
     in_use.write_at((b"A",), 0)
     in_use.sync_data()
-    assert len(os.listdir("/proc/self/fd")) == before + 1, "what nobody uses is closed"
+    assert open_descriptors() == before + 1, "what nobody uses is closed"
     del in_use
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 def test_a_file_is_used_by_many_threads_while_it_comes_and_goes(tmp_path):
     paths = [str(tmp_path / f"{number}") for number in range(8)]
     for path in paths:
-        with open(path, "w") as file:
-            file.write(path)
+        Path(path).write_text(path)
     files = OpenFiles(OsFilesystem(), files_max=2)
-    failures = []
 
     def read(first):
-        try:
-            for turn in range(400):
-                path = paths[(first + turn) % len(paths)]
-                assert files.get(path).read_at(1_000, 0) == path.encode()
-        except BaseException as error:
-            failures.append(error)
+        for turn in range(400):
+            path = paths[(first + turn) % len(paths)]
+            assert files.get(path).read_at(1_000, 0) == path.encode()
 
-    threads = [threading.Thread(target=read, args=(first,)) for first in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(read, range(6)))
 
-    assert failures == []
     assert len(files) == 2
 
 

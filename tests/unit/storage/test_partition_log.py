@@ -58,7 +58,7 @@ def operations_of(disk, version):
     ]
 
 
-# --- what is decided and what is committed ---------------------------------------------------------------------------
+# --- what is decided and what is committed -----------------------------------------------------------------------
 
 
 def test_a_batch_is_neither_answered_nor_seen_before_its_round_is_stored(disk, partition):
@@ -129,7 +129,7 @@ def test_answers_are_given_in_the_order_of_their_appends(disk, partition):
     assert told == [("a", ErrorCode.NONE), ("b", ErrorCode.NONE), ("c", ErrorCode.NONE)]
 
 
-# --- resends and refusals wait for what they rest on ------------------------------------------------------------------
+# --- resends and refusals wait for what they rest on -------------------------------------------------------------
 
 
 def test_the_resend_of_a_batch_in_flight_is_not_acknowledged_early(disk, partition):
@@ -208,7 +208,7 @@ def test_a_producer_unknown_to_a_log_that_has_held_records_may_begin_anywhere(di
     assert disk.append(partition, sequenced(1, 7, b"b")).outcome == Appended(1, -1)
 
 
-# --- rounds that fail ------------------------------------------------------------------------------------------------
+# --- rounds that fail --------------------------------------------------------------------------------------------
 
 
 def test_a_failed_round_fails_everything_after_it_and_head_goes_back(disk, partition):
@@ -339,7 +339,7 @@ def test_our_own_version_under_the_name_is_our_earlier_success(disk, partition):
     assert values_of(partition) == [b"a"]
 
 
-# --- segments -------------------------------------------------------------------------------------------------------
+# --- segments ----------------------------------------------------------------------------------------------------
 
 
 def test_a_batch_that_does_not_fit_begins_a_segment():
@@ -403,7 +403,7 @@ def test_a_segment_whose_first_round_was_refused_is_not_there():
         assert values_of(partition)[-1] == b"y" * 50
 
 
-# --- interval and none: published later ----------------------------------------------------------------------------
+# --- interval and none: published later --------------------------------------------------------------------------
 
 
 @pytest.fixture(params=[FlushMode.INTERVAL, FlushMode.NONE])
@@ -471,9 +471,9 @@ def test_a_checkpoint_is_of_its_version_even_when_more_is_committed_meanwhile():
         checkpoint = json.loads(disk.filesystem.read_file(f"{DELTA_LOG}/{1:020d}.checkpoint.json"))
 
         assert checkpoint["next_offset"] == 1
-        assert [
-            (entry["producer_id"], entry["batches"][-1]["last_sequence"]) for entry in checkpoint["producers"]
-        ] == [(1, 0)]
+        assert [(entry["producer_id"], entry["batches"][-1]["last_sequence"]) for entry in checkpoint["producers"]] == [
+            (1, 0)
+        ]
 
 
 def test_a_round_refused_while_a_version_is_published_leaves_the_version_alone(loose):
@@ -508,7 +508,7 @@ def test_a_version_that_cannot_be_published_stops_its_partition_and_loses_nothin
 def test_a_foreign_version_is_met_at_publication_too(loose):
     partition = loose.make()
     loose.commit(partition, batch_of(b"a"))
-    write, version = partition.take_publication(now_ms=FIRST_MS)
+    _, version = partition.take_publication(now_ms=FIRST_MS)
     foreign = ForeignVersion(1, "broker-1:1:1", "broker-7:1:1", "it exists")
 
     partition.complete_publication(foreign, version, now_ms=FIRST_MS)
@@ -547,7 +547,7 @@ def test_other_modes_have_nothing_to_sync_later(flush_mode):
         assert partition.take_sync() is None
 
 
-# --- the end of a topic ---------------------------------------------------------------------------------------------
+# --- the end of a topic ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -611,7 +611,7 @@ async def test_a_retired_partition_refuses_what_still_comes(disk, partition):
     assert "deleted" in partition.failure
 
 
-# --- the rest -------------------------------------------------------------------------------------------------------
+# --- the rest ----------------------------------------------------------------------------------------------------
 
 
 def test_append_time_is_stamped_and_a_resend_gets_the_first_one():

@@ -178,7 +178,7 @@ def test_a_catalog_older_than_the_partition_is_noticed_before_anything_is_writte
     disk.commit(partition, batch_of(b"x"))
     disk.restart(leader_epoch=4)
 
-    with pytest.raises(DamageError, match="leader epoch 5.*only 4"):
+    with pytest.raises(DamageError, match=r"leader epoch 5.*only 4"):
         disk.open()
     disk.restart(leader_epoch=6)
     reopened = disk.open()
@@ -215,7 +215,7 @@ def tree_of(filesystem, directory):
     return found
 
 
-# --- checkpoints --------------------------------------------------------------------------------------------------------
+# --- checkpoints -------------------------------------------------------------------------------------------------
 
 
 def checkpoints(disk):

@@ -2,19 +2,16 @@
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.model.metrics import Registry
-from exactlog.storage.background import BackgroundWork
 from exactlog.storage.filesystem import MemoryFilesystem
 from exactlog.storage.round import StorageRefused, SyncFailed
 from exactlog.storage.round_committer import RoundCommitter
 from exactlog.storage.settings import FlushMode
-from exactlog.storage.whole_files import SyncFailedError
 from tests.support.counting_filesystem import CountingFilesystem
 from tests.support.partitions import Ask, DataDirectory, ManualClock, batch_of, batches_of, decode_header, values_of
 
@@ -100,12 +97,18 @@ async def serve():
         served.close()
 
 
+async def until(condition):
+    """Lets the loop turn until something holds; the test's own timeout is the limit."""
+    while not condition():  # noqa: ASYNC110  the loop under test is what turns
+        await asyncio.sleep(0)
+
+
 async def some_turns():
     for _ in range(5):
         await asyncio.sleep(0)
 
 
-# --- one round at a time ---------------------------------------------------------------------------------------------
+# --- one round at a time -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("flush_mode", FlushMode)
@@ -186,8 +189,7 @@ async def test_a_refused_round_never_lets_two_rounds_of_a_partition_overlap(serv
     assert (second.told, third[0].told) == (None, None)
 
     served.engine.let_end()
-    while second.told is None:
-        await asyncio.sleep(0)
+    await until(lambda: second.told is not None)
 
     assert second.offset == 0
     assert third[0].told is None, "its round has not even begun"
@@ -231,7 +233,7 @@ async def test_a_partition_that_breaks_an_invariant_stops_alone(serve, monkeypat
     await served.committer.flush()
 
 
-# --- what is final ---------------------------------------------------------------------------------------------------
+# --- what is final -----------------------------------------------------------------------------------------------
 
 
 async def test_after_a_failed_sync_nobody_is_told_anything_and_no_round_runs(serve):
@@ -239,8 +241,7 @@ async def test_after_a_failed_sync_nobody_is_told_anything_and_no_round_runs(ser
     orders, others = served.make(), served.make("others")
     served.engine.outcome_of = lambda write: SyncFailed("the disk is gone") if write.name == "others-0" else None
     asks = [served.append(partition, batch_of(b"a")) for partition in (orders, others)]
-    while not served.failed_syncs:
-        await asyncio.sleep(0)
+    await until(lambda: served.failed_syncs)
     later = served.append(orders, batch_of(b"b"))
     await some_turns()
 
@@ -258,8 +259,7 @@ async def test_an_engine_that_fails_in_a_way_nobody_foresaw_is_as_final(serve, f
 
     served.engine.outcome_of = fail
     ask = served.append(served.make(), batch_of(b"a"))
-    while not served.failed_syncs:
-        await asyncio.sleep(0)
+    await until(lambda: served.failed_syncs)
 
     assert "unforeseen" in served.failed_syncs[0]
     assert "unforeseen" in caplog.text
@@ -278,7 +278,7 @@ async def test_a_stopped_committer_tells_nobody_how_the_round_in_flight_ended(se
     assert ask.told is None
 
 
-# --- interval and none ------------------------------------------------------------------------------------------------
+# --- interval and none -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("flush_mode", [FlushMode.INTERVAL, FlushMode.NONE])
@@ -317,8 +317,7 @@ async def test_interval_syncs_when_its_timer_says_so_and_at_the_end(serve):
     assert filesystem.names("sync_data") == []
 
     served.committer.sync()
-    while not filesystem.names("sync_data"):
-        await asyncio.sleep(0)
+    await until(lambda: filesystem.names("sync_data"))
     await some_turns()
     filesystem.clear()
     served.committer.sync()
@@ -355,8 +354,7 @@ async def test_a_failed_interval_sync_is_final(serve):
     await asyncio.sleep(0)
     served.engine.outcome_of = lambda write: SyncFailed("the disk is gone")
     served.committer.sync()
-    while not served.failed_syncs:
-        await asyncio.sleep(0)
+    await until(lambda: served.failed_syncs)
 
     assert served.failed_syncs == ["the disk is gone"]
 
@@ -376,7 +374,7 @@ async def test_a_topic_deleted_before_its_sync_was_due_harms_nobody(serve):
     assert served.failed_syncs == []
 
 
-# --- bounds -----------------------------------------------------------------------------------------------------------
+# --- bounds ------------------------------------------------------------------------------------------------------
 
 
 async def test_reading_pauses_while_too_many_bytes_wait_and_goes_on_when_half_is_stored(serve):
@@ -437,78 +435,3 @@ async def test_an_outcome_for_a_loop_that_is_gone_is_dropped():
     disk.restart()
     assert values_of(disk.open()) == [b"a"]
     disk.close()
-
-
-# --- background work ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-async def background():
-    failed = []
-    executor = ThreadPoolExecutor(2)
-    work = BackgroundWork(asyncio.get_running_loop(), executor, on_sync_failed=failed.append)
-    work.failed = failed
-    work.executor = executor
-    yield work
-    executor.shutdown()
-
-
-async def test_the_work_of_a_lane_is_done_in_order_and_lanes_run_side_by_side(background):
-    slow, quick = background.lane(), background.lane()
-    may_end = threading.Event()
-    done = []
-    slow.submit(lambda: may_end.wait(PATIENCE_S), lambda _: done.append("slow 1"))
-    slow.submit(lambda: None, lambda _: done.append("slow 2"))
-    slow.submit(lambda: None, lambda _: done.append("slow 3"))
-    quick.submit(lambda: None, lambda _: done.append("quick"))
-    await quick.wait()
-    assert done == ["quick"]
-
-    may_end.set()
-    await slow.wait()
-
-    assert done == ["quick", "slow 1", "slow 2", "slow 3"]
-    await background.wait()
-
-
-async def test_work_that_fails_is_given_up_and_the_next_goes_on(background, caplog):
-    lane = background.lane()
-    results = []
-
-    def fail():
-        raise OSError("no room")
-
-    lane.submit(fail, results.append)
-    lane.submit(lambda: 7, results.append)
-    await background.wait()
-
-    assert results == [None, 7]
-    assert "no room" in caplog.text
-
-
-async def test_a_failed_sync_in_the_background_is_final(background):
-    def fail():
-        raise SyncFailedError(5, "Input/output error")
-
-    lane = background.lane()
-    lane.submit(fail, pytest.fail)
-    await lane.wait()
-
-    assert background.failed == ["[Errno 5] Input/output error"]
-
-
-async def test_work_that_meets_the_end_of_its_threads_is_dropped(background):
-    lane = background.lane()
-    results = []
-    background.executor.shutdown()
-    lane.submit(lambda: 7, results.append)
-    lane.submit(lambda: 8, results.append)
-    await background.wait()
-    await lane.wait()
-
-    assert results == []
-
-
-async def test_waiting_for_an_idle_lane_returns_at_once(background):
-    await background.lane().wait()
-    await background.wait()

@@ -94,7 +94,7 @@ def check_every_look_up(partition):
     assert (found.offset, found.timestamp_ms) == latest
 
 
-# --- looking up --------------------------------------------------------------------------------------------------------
+# --- looking up --------------------------------------------------------------------------------------------------
 
 
 def test_every_offset_and_every_time_is_found_while_rows_are_in_memory():
@@ -162,7 +162,7 @@ def test_bytes_that_are_no_batches_are_damage_that_names_the_place(disk):
     assert values_of(partition, partition.segments[2].base_offset)
 
 
-# --- the files --------------------------------------------------------------------------------------------------------
+# --- the files ---------------------------------------------------------------------------------------------------
 
 
 def index_rows(disk, segment, *, is_sealed):
@@ -244,7 +244,7 @@ def test_a_checkpoint_and_a_seal_that_meet_leave_whole_files():
         assert (len(offsets), len(times)) == partition.segments[0].index.row_counts
 
 
-# --- damage ----------------------------------------------------------------------------------------------------------
+# --- damage ------------------------------------------------------------------------------------------------------
 
 
 def scrambled(content, seed):

@@ -66,7 +66,7 @@ def values(records):
     return [record.value for record in records]
 
 
-# --- as of a version, as of a time ------------------------------------------------------------------------------------
+# --- as of a version, as of a time -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("checkpoints", [True, False])
@@ -175,7 +175,7 @@ def test_records_that_retention_took_are_a_typed_error_never_a_short_read(filesy
     assert table.snapshot().log_start_offset == log_start
 
 
-# --- what there is -------------------------------------------------------------------------------------------------------
+# --- what there is -----------------------------------------------------------------------------------------------
 
 
 def test_the_versions_are_listed_in_either_order_and_the_newest_so_many(filesystem):
@@ -229,7 +229,7 @@ def test_a_table_of_the_operating_systems_files_opens_by_path(tmp_path):
         assert len(list(table.read())) == 15
 
 
-# --- beside a writer ------------------------------------------------------------------------------------------------------
+# --- beside a writer ---------------------------------------------------------------------------------------------
 
 
 def test_a_reader_sees_what_was_published_when_it_was_opened():
@@ -272,7 +272,7 @@ def test_opening_reads_the_newest_checkpoint_and_what_is_behind_it_only(filesyst
     assert documents == ["20.checkpoint.json", *(f"{version}.json" for version in range(21, 28))]
 
 
-# --- damage ----------------------------------------------------------------------------------------------------------------
+# --- damage ------------------------------------------------------------------------------------------------------
 
 
 def test_a_damaged_checkpoint_is_passed_over(filesystem, model):

@@ -18,6 +18,7 @@ from exactlog.broker.delayed_fetch import DelayedFetch
 from exactlog.broker.partition_lookup import check_leader_epoch, closed_partitions, find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
 from exactlog.broker.topic_registry import Topic
+from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DamageError, KafkaError
 from exactlog.core.model.ids import TopicPartition
@@ -86,7 +87,7 @@ def _fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | No
         bytes_wanted=request.min_bytes - answer.bytes_read,
         wait_ms=request.max_wait_ms,
         then=answer_now,
-        is_abandoned=context.is_abandoned,
+        context=context,
     )
     return None
 
@@ -171,7 +172,7 @@ def _read_partition(request: FetchRequest, asked: Asked, *, bytes_left: int, is_
     end = partition.last_stable_offset if is_committed_only else partition.high_watermark
     if not partition.log_start_offset <= offset <= partition.high_watermark:
         error = ErrorCode.OFFSET_OUT_OF_RANGE
-        records = b""
+        records: Buffer = b""
     else:
         error = ErrorCode.NONE
         bytes_max = min(bytes_left, asked.request.partition_max_bytes)

@@ -1,0 +1,156 @@
+"""A fetch that waits goes off once, harms nobody when it fails, and is gone with its client."""
+
+import asyncio
+import logging
+
+import pytest
+
+from exactlog.broker.delayed_fetch import DelayedFetch
+from exactlog.broker.request_context import RequestContext, abandon_requests
+from exactlog.core.protocol.headers import RequestHeader
+
+NEVER_MS = 3_600_000
+
+
+class FakePartition:
+    def __init__(self):
+        self.committed_bytes = 0
+        self.failure = None
+        self.watchers = []
+
+    def watch(self, callback):
+        self.watchers.append(callback)
+
+    def unwatch(self, callback):
+        if callback in self.watchers:
+            self.watchers.remove(callback)
+
+    def grow(self, size):
+        self.committed_bytes += size
+        for callback in list(self.watchers):
+            callback()
+
+
+class FakeConnection:
+    def __init__(self):
+        self.session = None
+        self.is_closing = False
+        self.peer = "a peer"
+
+    def close(self, reason):
+        self.is_closing = True
+        self.reason = reason
+
+
+@pytest.fixture
+def connection():
+    return FakeConnection()
+
+
+@pytest.fixture
+def start(connection):
+    """Begins to wait for 100 bytes of some partitions; gives the times it went off."""
+
+    def start(*partitions, wait_ms=NEVER_MS, then=None):
+        went_off = []
+        DelayedFetch(
+            partitions,
+            bytes_wanted=100,
+            wait_ms=wait_ms,
+            then=then or (lambda: went_off.append(sum(partition.committed_bytes for partition in partitions))),
+            context=RequestContext(None, connection, RequestHeader(api_key=1, api_version=12, correlation_id=1), None),
+        )
+        return went_off
+
+    return start
+
+
+async def test_it_goes_off_once_its_partitions_have_grown_by_enough_together(start):
+    one, two = FakePartition(), FakePartition()
+    one.committed_bytes = 5_000
+    went_off = start(one, two)
+
+    one.grow(60)
+    assert went_off == []
+    two.grow(40)
+    two.grow(1_000)
+
+    assert went_off == [5_100]
+    assert one.watchers == two.watchers == []
+
+
+async def test_it_goes_off_when_a_partition_fails(start):
+    one, two = FakePartition(), FakePartition()
+    went_off = start(one, two)
+
+    two.failure = "the disk is gone"
+    two.grow(0)
+
+    assert went_off == [0]
+
+
+async def test_it_goes_off_when_its_time_is_over(start):
+    partition, over = FakePartition(), asyncio.Event()
+
+    start(partition, wait_ms=1, then=over.set)
+    await over.wait()
+
+    assert partition.watchers == []
+
+
+async def test_it_is_gone_with_its_connection(start, connection):
+    partition = FakePartition()
+    went_off = start(partition)
+
+    abandon_requests(connection)
+
+    assert partition.watchers == []
+    assert connection.session == {}
+    partition.grow(1_000)
+    assert went_off == []
+
+
+async def test_it_leaves_nothing_at_its_connection_when_it_has_gone_off(start, connection):
+    partition = FakePartition()
+    for _ in range(3):
+        start(partition)
+
+    partition.grow(100)
+
+    assert connection.session == {}
+
+
+async def test_it_does_not_read_for_a_connection_that_is_closing(start, connection):
+    partition = FakePartition()
+    went_off = start(partition)
+
+    connection.is_closing = True
+    partition.grow(100)
+
+    assert went_off == []
+
+
+async def test_one_that_fails_closes_its_own_connection_and_wakes_the_others_all_the_same(start, connection, caplog):
+    partition = FakePartition()
+
+    def fail():
+        raise ValueError("a bug")
+
+    start(partition, then=fail)
+    other_connection_went_off = []
+    DelayedFetch(
+        [partition],
+        bytes_wanted=1,
+        wait_ms=NEVER_MS,
+        then=lambda: other_connection_went_off.append(True),
+        context=RequestContext(
+            None, FakeConnection(), RequestHeader(api_key=1, api_version=12, correlation_id=1), None
+        ),
+    )
+
+    with caplog.at_level(logging.ERROR):
+        partition.grow(100)
+
+    assert connection.reason == "handler-error"
+    assert other_connection_went_off == [True]
+    assert "a bug" in caplog.text

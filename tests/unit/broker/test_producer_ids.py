@@ -1,0 +1,57 @@
+"""Producer ids are given once, in blocks that the catalog has set aside."""
+
+import asyncio
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from exactlog.broker.producer_ids import ProducerIds
+
+
+class FakeCatalog:
+    """Sets blocks of ten aside."""
+
+    def __init__(self):
+        self.blocks = 0
+        self.is_broken = False
+
+    def reserve_producer_ids(self):
+        if self.is_broken:
+            raise sqlite3.OperationalError("disk I/O error")
+        self.blocks += 1
+        return range(10 * (self.blocks - 1), 10 * self.blocks)
+
+
+@pytest.fixture
+def catalog():
+    return FakeCatalog()
+
+
+@pytest.fixture
+def producer_ids(catalog):
+    with ThreadPoolExecutor(1) as executor:
+        yield ProducerIds(catalog, executor)
+
+
+async def test_ids_are_given_in_order_and_a_block_is_taken_only_when_it_is_needed(producer_ids, catalog):
+    assert [await producer_ids.take() for _ in range(10)] == list(range(10))
+    assert catalog.blocks == 1
+    assert await producer_ids.take() == 10
+    assert catalog.blocks == 2
+
+
+async def test_many_who_ask_at_once_get_ids_of_their_own_and_no_block_is_wasted(producer_ids, catalog):
+    taken = await asyncio.gather(*(producer_ids.take() for _ in range(35)))
+
+    assert sorted(taken) == list(range(35))
+    assert catalog.blocks == 4
+
+
+async def test_a_catalog_that_fails_fails_those_who_asked_and_the_next_ones_get_ids(producer_ids, catalog):
+    catalog.is_broken = True
+    outcomes = await asyncio.gather(*(producer_ids.take() for _ in range(3)), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [sqlite3.OperationalError] * 3
+
+    catalog.is_broken = False
+    assert await producer_ids.take() == 0
