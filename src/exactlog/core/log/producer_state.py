@@ -119,6 +119,8 @@ class ProducerStates:
             refusal = _judge_unknown_producer(header) if is_client and log_is_empty_forever else None
             return refusal or _FRESH
         if is_client:
+            if _is_next(header, entry):  # nearly every batch; the rules below come to the same
+                return _FRESH
             for batch in entry.batches:
                 if _is_resend(header, entry, batch):
                     return Duplicate(batch)
@@ -196,6 +198,14 @@ def _remember(header: BatchHeader) -> RememberedBatch:
         offset_start=header.base_offset,
         offset_end=header.last_offset,
         timestamp=header.max_timestamp,
+    )
+
+
+def _is_next(header: BatchHeader, entry: ProducerEntry) -> bool:
+    return (
+        header.producer_epoch == entry.producer_epoch
+        and header.base_sequence == sequence_after(entry.last_sequence)
+        and entry.txn_start_offset is None
     )
 
 
