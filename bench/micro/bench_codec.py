@@ -9,6 +9,7 @@ import json
 import sys
 import timeit
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -179,9 +180,9 @@ def measure(repeats: int) -> Iterator[Cost]:
         yield Cost(
             message=f"{type(message).__name__} v{version}",
             size_bytes=len(encoded),
-            decode_us=_best_us(lambda decode=decode, encoded=encoded: decode(encoded, 0), repeats),
-            decode_view_us=_best_us(lambda decode=decode, view=view: decode(view, 0), repeats),
-            encode_us=_best_us(lambda encode=encode, message=message: encode(message), repeats),
+            decode_us=_best_us(partial(decode, encoded, 0), repeats),
+            decode_view_us=_best_us(partial(decode, view, 0), repeats),
+            encode_us=_best_us(partial(encode, message), repeats),
         )
 
 
