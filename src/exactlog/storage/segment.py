@@ -179,11 +179,11 @@ class Segment:
                 header = decode_header(chunk, within)
             except DecodeError as error:
                 raise self._damage(position, str(error)) from error
-            end = position + header.size_bytes
-            if not next_offset <= header.base_offset < header.next_offset <= self.next_offset or end > self.size:
+            end, following = position + header.size_bytes, header.next_offset
+            if not next_offset <= header.base_offset < following <= self.next_offset or end > self.size:
                 raise self._damage(position, f"a batch of offsets {header.base_offset} to {header.last_offset}")
             yield position, header
-            position, next_offset = end, header.next_offset
+            position, next_offset = end, following
 
     def first_at_or_after(self, timestamp_ms: int) -> Iterator[tuple[int, BatchHeader]]:
         """Batches with a record that is not older than a time, in order; the first of them is found by the index."""
