@@ -169,6 +169,10 @@ class TopicRegistry:
             _logger.critical("%s cannot be opened: %s %s", key, error, getattr(error, "hint", ""))
             self._partitions[key] = Stopped(str(error))
             return
+        except Exception as error:  # a broken invariant stops this partition, and only this one
+            _logger.exception("%s cannot be opened", key)
+            self._partitions[key] = Stopped(repr(error))
+            return
         if self._by_name.get(key.topic) is topic:  # else it was deleted meanwhile
             self._partitions[key] = partition
 

@@ -1,4 +1,4 @@
-"""The catalog: what one node knows besides the records themselves, in SQLite with full syncs.
+"""The catalog: what one node knows besides the records themselves, in SQLite, every commit synced (decision 0010).
 
 Cluster and node id, the owner epoch (one higher at every start: the leader epoch of every partition of this node),
 topics with their ids, partition counts and configurations, and how far producer ids have been handed out.

@@ -123,6 +123,7 @@ class PartitionLog:
         self._in_flight: list[tuple[Group, ClosedVersion | None]] = []
         self._unpublished: list[Group] = []
         self._unpublished_crc = 0
+        self._refused_version: ClosedVersion | None = None
         self._is_publishing = False
         self._unsynced: dict[Segment, bool] = {}
         self._is_syncing = False
@@ -260,33 +261,51 @@ class PartitionLog:
 
     def take_publication(self, *, now_ms: int) -> tuple[PartitionWrite, ClosedVersion] | None:
         """Closes a version over all that is committed and not yet published (`interval` and `none`)."""
-        groups, self._unpublished = self._unpublished, []
-        if not groups or self.failure is not None:
+        if self.failure is not None:
             return None
-        version = self._close_version(groups, self._unpublished_crc, now_ms=now_ms)
-        self._unpublished_crc = 0
+        version = self._refused_version or self._close_unpublished(now_ms=now_ms)
+        if version is None:
+            return None
         self._is_publishing = True
-        if self._checkpointer.is_wanted(version.decoded.commit.version, now_ms=now_ms):
-            # Now, since by the time the version is published more may be committed.
-            prepared = self._checkpointer.prepare(self._committed_producers, self.segments)
-            version = ClosedVersion(version.write, version.decoded, prepared)
         write = PartitionWrite(
             str(self.topic_partition), self.directory, [GroupWrite((), version.write)], size_bytes=0, durable=False
         )
         return write, version
 
     def complete_publication(self, outcome: WriteOutcome, version: ClosedVersion, *, now_ms: int) -> None:
-        """Takes in how the publication of a version ended."""
+        """Takes in how the publication of a version ended. One that was refused is handed out again, unchanged."""
         self._is_publishing = False
         match outcome:
             case Stored():
+                self._refused_version = None
                 self._publish(version, now_ms=now_ms)
             case StorageRefused(reason=reason):
-                self.fail(f"{reason}: a delta version of what is committed could not be published")
+                if self._refused_version is None:
+                    _logger.error(
+                        "version %d is committed and cannot be published yet: %s", version.write.version, reason
+                    )
+                self._refused_version = version
             case ForeignVersion():
                 self.fail(_tell_foreign(self.topic_partition, outcome))
             case SyncFailed(reason=reason):
                 raise InvariantError(reason)
+
+    @property
+    def has_unpublished(self) -> bool:
+        """Whether something is committed that no published version names yet."""
+        return bool(self._unpublished or self._refused_version)
+
+    def _close_unpublished(self, *, now_ms: int) -> ClosedVersion | None:
+        groups, self._unpublished = self._unpublished, []
+        if not groups:
+            return None
+        version = self._close_version(groups, self._unpublished_crc, now_ms=now_ms)
+        self._unpublished_crc = 0
+        if self._checkpointer.is_wanted(version.decoded.commit.version, now_ms=now_ms):
+            # Now, since by the time the version is published more may be committed.
+            prepared = self._checkpointer.prepare(self._committed_producers, self.segments)
+            version = ClosedVersion(version.write, version.decoded, prepared)
+        return version
 
     def take_sync(self) -> PartitionWrite | None:
         """What is committed and not yet synced (`interval`), as a round that writes nothing and syncs it."""

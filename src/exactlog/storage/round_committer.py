@@ -16,12 +16,13 @@ from functools import partial
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.metrics import Registry
 from exactlog.storage.partition_log import ClosedVersion, PartitionLog
-from exactlog.storage.round import DurabilityEngine, PartitionWrite, SyncFailed, WriteOutcome
+from exactlog.storage.round import DurabilityEngine, PartitionWrite, StorageRefused, Stored, SyncFailed, WriteOutcome
 from exactlog.storage.settings import FlushMode
 
 _logger = logging.getLogger(__name__)
 
 PUBLICATION_DELAY_MS = 50  # at most 20 versions a second and partition; the promise is 100 ms
+REFUSED_RETRY_DELAY_MS = 1_000  # a disk that is full stays so for a while
 
 
 class RoundCommitter:
@@ -54,6 +55,7 @@ class RoundCommitter:
         self._is_held = False
         self._round_is_running = False
         self._publication_is_due = False
+        self._refused: set[PartitionLog] = set()  # by the disk, at publication; tried again later
         self._sync_is_running = False
         self._is_stopped = False
         self._uncommitted_bytes = 0
@@ -180,17 +182,17 @@ class RoundCommitter:
             self._round_bytes.inc(write.size_bytes)
             _tell(partition, partial(partition.complete_write, outcome, now_ms=now_ms))
             if self._flush_mode is FlushMode.COMMIT:
-                self._versions.inc(len(write.groups))
+                self._versions.inc(_groups_stored(write, outcome))
             else:
-                self._unpublished[partition] = None
+                if partition not in self._refused:
+                    self._unpublished[partition] = None
                 if self._flush_mode is FlushMode.INTERVAL:
                     self._unsynced[partition] = None
         if self._is_paused and self._uncommitted_bytes <= self._uncommitted_max // 2:
             self._is_paused = False
             self._resume()
         if self._unpublished and not self._publication_is_due:
-            self._publication_is_due = True
-            self._loop.call_later(PUBLICATION_DELAY_MS / 1000, self._publish)
+            self._schedule_publication()
         if self._dirty:
             self._start_round()
         else:
@@ -224,10 +226,28 @@ class RoundCommitter:
         now_ms = self._clock.now_ms()
         for (partition, _, version), outcome in zip(round_, outcomes, strict=True):
             _tell(partition, partial(partition.complete_publication, outcome, version, now_ms=now_ms))
-            self._versions.inc()
+            if isinstance(outcome, StorageRefused):
+                self._refused.add(partition)
+                self._unpublished.pop(partition, None)
+                self._loop.call_later(REFUSED_RETRY_DELAY_MS / 1000, self._try_again, partition)
+            elif isinstance(outcome, Stored):
+                self._versions.inc()
+                if partition.has_unpublished:
+                    self._unpublished[partition] = None
         if self._unpublished:
-            self._publication_is_due = True
-            self._loop.call_later(PUBLICATION_DELAY_MS / 1000, self._publish)
+            self._schedule_publication()
+
+    def _try_again(self, partition: PartitionLog) -> None:
+        """A publication was refused a while ago; what is committed is read all the same, and survives a crash."""
+        self._refused.discard(partition)
+        if not self._is_stopped:
+            self._unpublished[partition] = None
+            if not self._publication_is_due:
+                self._schedule_publication()
+
+    def _schedule_publication(self) -> None:
+        self._publication_is_due = True
+        self._loop.call_later(PUBLICATION_DELAY_MS / 1000, self._publish)
 
     def _met_failed_sync(self, outcomes: Sequence[WriteOutcome]) -> bool:
         for outcome in outcomes:
@@ -236,6 +256,16 @@ class RoundCommitter:
                 self._on_sync_failed(outcome.reason)
                 return True
         return False
+
+
+def _groups_stored(write: PartitionWrite, outcome: WriteOutcome) -> int:
+    match outcome:
+        case Stored():
+            return len(write.groups)
+        case StorageRefused(groups_stored=stored):
+            return stored
+        case _:
+            return 0
 
 
 def _tell(partition: PartitionLog, how_it_ended: Callable[[], None]) -> None:

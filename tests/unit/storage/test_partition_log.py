@@ -492,16 +492,32 @@ def test_a_round_refused_while_a_version_is_published_leaves_the_version_alone(l
     assert state_of(loose.open()) == before
 
 
-def test_a_version_that_cannot_be_published_stops_its_partition_and_loses_nothing(loose):
+def test_a_version_that_cannot_be_published_yet_is_handed_out_again_while_work_goes_on(loose):
     partition = loose.make()
     loose.commit(partition, batch_of(b"a"))
     _, version = partition.take_publication(now_ms=FIRST_MS)
 
     partition.complete_publication(REFUSED, version, now_ms=FIRST_MS)
+    loose.commit(partition, batch_of(b"b"))
 
-    assert "the disk is full" in partition.failure
-    assert loose.append(partition, batch_of(b"b")).error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.has_unpublished
+    assert values_of(partition) == [b"a", b"b"]
+    again, same_version = partition.take_publication(now_ms=FIRST_MS + 1)
+    assert same_version is version
+    partition.complete_publication(loose.engine.commit([again])[0], version, now_ms=FIRST_MS + 1)
+    loose.publish(partition)
+    assert partition.table.version == 2
+    assert not partition.has_unpublished
+
+
+def test_what_was_committed_and_never_published_survives_a_crash(loose):
+    partition = loose.make()
+    loose.commit(partition, batch_of(b"a"))
+    _, version = partition.take_publication(now_ms=FIRST_MS)
+    partition.complete_publication(REFUSED, version, now_ms=FIRST_MS)
+
     loose.restart()
+
     assert values_of(loose.open()) == [b"a"]
 
 

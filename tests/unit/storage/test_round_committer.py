@@ -295,6 +295,30 @@ async def test_without_syncs_a_round_is_over_in_the_same_turn(serve, flush_mode)
     assert partition.table.version == 1
 
 
+@pytest.mark.parametrize("flush_mode", [FlushMode.INTERVAL, FlushMode.NONE])
+async def test_a_publication_the_disk_refuses_is_tried_again_and_holds_nobody_up(serve, flush_mode, monkeypatch):
+    monkeypatch.setattr("exactlog.storage.round_committer.REFUSED_RETRY_DELAY_MS", 0)
+    served = serve(flush_mode)
+    orders = served.make()
+    engine_commit = served.disk.engine.commit
+    refusals = iter([True, True])
+
+    def refuse_documents(writes):
+        is_publication = any(group.commit is not None for write in writes for group in write.groups)
+        if is_publication and next(refusals, False):
+            return [StorageRefused("the disk is full", 0) for _ in writes]
+        return engine_commit(writes)
+
+    monkeypatch.setattr(served.disk.engine, "commit", refuse_documents)
+    asks = [served.append(orders, batch) for batch in batches_of(3)]
+
+    await until(lambda: orders.table.version == 1)
+
+    assert [ask.offset for ask in asks] == [0, 1, 2]
+    assert orders.failure is None
+    assert served.metrics.snapshot()["exactlog_delta_commits_total"] == 1
+
+
 async def test_versions_are_published_one_at_a_time(serve):
     served = serve(FlushMode.NONE)
     partition = served.make()

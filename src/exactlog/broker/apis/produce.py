@@ -13,7 +13,7 @@ from collections.abc import Coroutine
 
 from exactlog.broker.partition_lookup import find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
-from exactlog.broker.topic_registry import Topic
+from exactlog.broker.topic_registry import Stopped, Topic
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import KafkaError
@@ -154,12 +154,19 @@ class _Produce:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1.")
         if share.topic is None or isinstance(share.partition, ErrorCode):
             assert isinstance(share.partition, ErrorCode)
-            raise KafkaError(share.partition)
+            raise KafkaError(share.partition, self._tell_why(share))
         if acks == -1 and share.topic.config.min_insync_replicas > 1:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, "min.insync.replicas is above 1 and this broker is the only replica."
             )
         return share.partition, share.topic
+
+    def _tell_why(self, share: _Share) -> str:
+        """Why a partition cannot be used, where there is more to say than its error code does."""
+        if share.topic is None:
+            return ""
+        found = self.context.broker.topics.partition(share.topic.name, share.data.index)
+        return found.reason if isinstance(found, Stopped) else ""
 
     def _put(self, share: _Share, response: PartitionProduceResponse) -> None:
         """One partition's result is known."""
