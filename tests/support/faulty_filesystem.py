@@ -1,4 +1,4 @@
-"""A file system whose syncs can be held back or fail, and whose disk can be full."""
+"""A file system whose syncs can be held back or fail, whose disk can be full, and whose reads can fail."""
 
 import errno
 import threading
@@ -24,6 +24,11 @@ class FaultyFile:
             raise OSError(errno.ENOSPC, "No space left on device")
         self._file.write_at(buffers, position)
 
+    def read_at(self, size, position):
+        if self._filesystem.reads_fail:
+            raise OSError(errno.EIO, "Input/output error")
+        return self._file.read_at(size, position)
+
     def sync_data(self):
         self._filesystem.pass_sync()
         self._file.sync_data()
@@ -38,6 +43,7 @@ class FaultyFilesystem:
 
     def __init__(self):
         self.is_full = False
+        self.reads_fail = False
         self.syncs_fail = False
         self._files = MemoryFilesystem()
         self._may_sync = threading.Event()

@@ -8,6 +8,7 @@ between two steps is finished or undone at the next start.
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -30,6 +31,7 @@ from exactlog.storage.partition_store import PartitionStore
 _logger = logging.getLogger(__name__)
 
 _OPENING_THREADS = 4
+_DISK_ERRORS = (OSError, sqlite3.Error)  # of files, and of the catalog
 
 
 class Topic(Struct, frozen=True):
@@ -190,9 +192,9 @@ class TopicRegistry:
             entry = CatalogTopic(name, topic_id, partition_count, config.overrides, TopicState.CREATING, now_ms)
             try:
                 await self._on_catalog_thread(partial(self._create_files, entry, config))
-            except OSError as error:
+            except _DISK_ERRORS as error:
                 _logger.error("topic %s could not be created: %s", name, error)
-                await self._on_catalog_thread(partial(self._remove_files, name, topic_id, partition_count))
+                await self._on_catalog_thread(partial(self._remove_or_leave_files, name, topic_id, partition_count))
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"topic {name} could not be created: {error}"
                 ) from error
@@ -201,15 +203,22 @@ class TopicRegistry:
             return topic
 
     async def delete(self, topic: Topic) -> None:
-        """Deletes a topic: nobody sees it from the moment this is called, and its files are gone when it returns.
+        """Deletes a topic: nobody sees it any more when this returns, and its files are gone if the disk lets them go.
 
         Raises:
-            KafkaError: UNKNOWN_TOPIC_OR_PARTITION when somebody else was faster.
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION when somebody else was faster, KAFKA_STORAGE_ERROR when the disk
+                refuses; the topic is as it was then.
         """
         async with self._changing:
             if self._by_id.get(topic.topic_id) is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            await self._on_catalog_thread(partial(self._catalog.set_topic_state, topic.topic_id, TopicState.DELETING))
+            deletion = partial(self._catalog.set_topic_state, topic.topic_id, TopicState.DELETING)
+            try:
+                await self._on_catalog_thread(deletion)
+            except _DISK_ERRORS as error:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"topic {topic.name} could not be deleted: {error}"
+                ) from error
             del self._by_name[topic.name], self._by_id[topic.topic_id], self._names_taken[collision_key(topic.name)]
             for index in range(topic.partition_count):
                 key = TopicPartition(topic.name, index)
@@ -219,7 +228,7 @@ class TopicRegistry:
                 if isinstance(partition, PartitionLog):
                     await partition.retire()
             await self._on_catalog_thread(
-                partial(self._remove_files, topic.name, topic.topic_id, topic.partition_count)
+                partial(self._remove_or_leave_files, topic.name, topic.topic_id, topic.partition_count)
             )
 
     async def _on_catalog_thread(self, work: partial[None]) -> None:
@@ -233,6 +242,12 @@ class TopicRegistry:
             )
         self._store.sync_root()
         self._catalog.set_topic_state(entry.topic_id, TopicState.LIVE)
+
+    def _remove_or_leave_files(self, name: str, topic_id: UUID, partition_count: int) -> None:
+        try:
+            self._remove_files(name, topic_id, partition_count)
+        except _DISK_ERRORS as error:  # the catalog says what is to become of them
+            _logger.error("files of topic %s stay until the next start: %s", name, error)
 
     def _remove_files(self, name: str, topic_id: UUID, partition_count: int) -> None:
         for index in range(partition_count):

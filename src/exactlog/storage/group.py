@@ -5,6 +5,7 @@ A group is open while appends join it, then closed when a round takes it. It sta
 
 import crc32c
 
+from exactlog.core.log.producer_state import ProducerEntry
 from exactlog.core.record.batch_format import BatchHeader
 from exactlog.storage.filesystem import Buffer
 from exactlog.storage.round import SegmentWrite
@@ -23,17 +24,17 @@ class Group:
         self.end_offset = base_offset
         self.size = 0
         self.buffers: list[Buffer] = []
-        self.batches: list[tuple[BatchHeader, int]] = []
-        """Each batch's header with its final offsets, and its position in the segment."""
+        self.batches: list[tuple[BatchHeader, int, ProducerEntry | None]] = []
+        """Each batch's header with its final offsets, its position in the segment, and what it made of its producer."""
 
     @property
     def is_new_segment(self) -> bool:
         """Whether the segment begins with this group."""
         return self.position == 0
 
-    def add(self, header: BatchHeader, batch: Buffer) -> None:
+    def add(self, header: BatchHeader, batch: Buffer, producer: ProducerEntry | None) -> None:
         """Lets one batch join; its header and bytes carry their final offsets already."""
-        self.batches.append((header, self.position + self.size))
+        self.batches.append((header, self.position + self.size, producer))
         self.buffers.append(batch)
         self.size += len(batch)
         self.end_offset = header.next_offset

@@ -137,7 +137,7 @@ class _Recovery:
             tail = segment.read_file(segment.size)
             group = Group(segment, position=segment.size, base_offset=next_offset)
             for position, header in _valid_batches(tail, next_offset):
-                group.add(header, memoryview(tail)[position : position + header.size_bytes])
+                group.add(header, memoryview(tail)[position : position + header.size_bytes], None)
             if group.size:
                 self._adopt(group)
                 next_offset = Offset(group.end_offset)
@@ -250,7 +250,7 @@ class _Recovery:
             if self.log.segments:
                 self.log.segments[-1].seal_now()
             self.log.segments.append(group.segment)
-        for header, position in group.batches:
+        for header, position, _ in group.batches:
             self._apply(group.segment, header, position)
         self.log.adopted.append(group)
         self.log.adopted_crc = group.data_crc(self.log.adopted_crc)

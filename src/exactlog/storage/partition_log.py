@@ -107,6 +107,7 @@ class PartitionLog:
         mark_dirty: "Callable[[PartitionLog, int], None]",
     ) -> None:
         self.topic_partition = topic_partition
+        self._name = str(topic_partition)
         self.directory = directory
         self.settings = settings
         self.table = opened.table
@@ -188,13 +189,14 @@ class PartitionLog:
         """
         if self.failure is not None:
             return AppendRefused(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
-        match self._head_producers.decide(header, log_is_empty_forever=self._head_offset == 0):
+        decision = self._head_producers.decide(header, log_is_empty_forever=self._head_offset == 0)
+        match decision:
+            case Fresh():
+                pass
             case Duplicate(batch=first):
                 return Appended(first.offset_start, first.timestamp)
             case Refused(error_code=code, message=message):
                 return AppendRefused(code, message)
-            case Fresh():
-                pass
         append_time = NO_TIMESTAMP
         if self.settings.log_append_time:
             append_time = TimestampMs(now_ms)
@@ -203,11 +205,12 @@ class PartitionLog:
         leader_epoch = LeaderEpoch(self.settings.leader_epoch)
         assign(batch, 0, base_offset=self._head_offset, leader_epoch=leader_epoch)
         placed = header.placed(base_offset=self._head_offset, leader_epoch=leader_epoch)
-        self._head_producers.replay(placed)
-        self._group_for(placed).add(placed, batch)
-        self._head_position += placed.size_bytes
-        self._head_offset = placed.next_offset
-        self._mark_dirty(self, placed.size_bytes)
+        producer = self._head_producers.replay(placed)
+        group = self._group_for(placed)
+        group.add(placed, batch, producer)
+        self._head_position = group.position + group.size
+        self._head_offset = Offset(group.end_offset)
+        self._mark_dirty(self, len(batch))
         return Appended(placed.base_offset, append_time)
 
     def when_committed(self, callback: CommittedCallback) -> None:
@@ -242,7 +245,7 @@ class PartitionLog:
             self._in_flight.append((group, version))
             writes.append(GroupWrite((group.segment_write(),), version.write if version is not None else None))
         size_bytes = sum(group.size for group in groups)
-        return PartitionWrite(str(self.topic_partition), self.directory, writes, size_bytes, is_durable)
+        return PartitionWrite(self._name, self.directory, writes, size_bytes, is_durable)
 
     def complete_write(self, outcome: WriteOutcome, *, now_ms: int) -> None:
         """Takes in how the round ended; a failed sync ends the node and never arrives here."""
@@ -267,9 +270,7 @@ class PartitionLog:
         if version is None:
             return None
         self._is_publishing = True
-        write = PartitionWrite(
-            str(self.topic_partition), self.directory, [GroupWrite((), version.write)], size_bytes=0, durable=False
-        )
+        write = PartitionWrite(self._name, self.directory, [GroupWrite((), version.write)], size_bytes=0, durable=False)
         return write, version
 
     def complete_publication(self, outcome: WriteOutcome, version: ClosedVersion, *, now_ms: int) -> None:
@@ -315,7 +316,7 @@ class PartitionLog:
         writes = [SegmentWrite(segment.path, segment.size, [], is_new) for segment, is_new in unsynced.items()]
         self._is_syncing = True
         group = GroupWrite(writes, None)
-        return PartitionWrite(str(self.topic_partition), self.directory, [group], size_bytes=0, durable=True)
+        return PartitionWrite(self._name, self.directory, [group], size_bytes=0, durable=True)
 
     def complete_sync(self) -> None:
         """The sync has ended well; a failed one ends the node."""
@@ -354,9 +355,10 @@ class PartitionLog:
         for group, version in taken:
             if group.is_new_segment:
                 self._begin_segment(group.segment)
-            for header, position in group.batches:
+            for header, position, producer in group.batches:
                 group.segment.on_appended(header, position)
-                self._committed_producers.replay(header)
+                if producer is not None:
+                    self._committed_producers.adopt(producer)
             self._committed_offset = Offset(group.end_offset)
             self.committed_bytes += group.size
             if version is not None:

@@ -11,7 +11,6 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.metrics import Registry
@@ -22,6 +21,7 @@ from exactlog.storage.settings import FlushMode
 _logger = logging.getLogger(__name__)
 
 PUBLICATION_DELAY_MS = 50  # at most 20 versions a second and partition; the promise is 100 ms
+_FLUSH_POLL_S = 0.001
 REFUSED_RETRY_DELAY_MS = 1_000  # a disk that is full stays so for a while
 
 
@@ -63,8 +63,6 @@ class RoundCommitter:
         self._pause: Callable[[], None] = _nothing
         self._resume: Callable[[], None] = _nothing
         self._is_paused = False
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._rounds = metrics.counter("exactlog_rounds_total", "Rounds made good by the durability engine.")
         self._round_bytes = metrics.counter("exactlog_round_bytes_total", "Bytes of records written by rounds.")
         self._versions = metrics.counter("exactlog_delta_commits_total", "Delta commits published.")
@@ -82,7 +80,6 @@ class RoundCommitter:
             self._pause()
         if not self._round_is_due and not self._round_is_running:
             self._round_is_due = True
-            self._idle.clear()
             if not self._is_held:
                 self._loop.call_soon(self._start_round)
 
@@ -102,14 +99,18 @@ class RoundCommitter:
 
     async def flush(self) -> None:
         """Waits until all that was appended is committed and published, and synced unless the mode is `none`."""
-        while not self._is_stopped and (not self._idle.is_set() or self._unpublished or self._publication_is_due):
-            await self._idle.wait()
-            if self._unpublished and not self._publication_is_due:
+        while not self._is_stopped and (self._is_busy or self._unpublished or self._publication_is_due):
+            if self._unpublished and not self._is_busy and not self._publication_is_due:
                 self._publish()
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(_FLUSH_POLL_S)
         while not self._is_stopped and (self._unsynced or self._sync_is_running):
             self.sync()
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(_FLUSH_POLL_S)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a round is due or runs."""
+        return self._round_is_due or self._round_is_running
 
     def sync(self) -> None:
         """Syncs what has been written since the last time (`interval`), unless the last time has not ended yet."""
@@ -126,7 +127,6 @@ class RoundCommitter:
     def stop(self) -> None:
         """Starts no further round; one that runs ends without anybody being told."""
         self._is_stopped = True
-        self._idle.set()
         self._thread.shutdown(wait=True)
 
     def _start_round(self) -> None:
@@ -140,7 +140,6 @@ class RoundCommitter:
         taken = [(partition, partition.take_write(now_ms=now_ms)) for partition in dirty]
         round_ = [(partition, write) for partition, write in taken if write is not None]
         if not round_:
-            self._idle.set()
             return
         partitions = [partition for partition, _ in round_]
         writes = [write for _, write in round_]
@@ -180,7 +179,11 @@ class RoundCommitter:
         for partition, write, outcome in zip(partitions, writes, outcomes, strict=True):
             self._uncommitted_bytes -= write.size_bytes
             self._round_bytes.inc(write.size_bytes)
-            _tell(partition, partial(partition.complete_write, outcome, now_ms=now_ms))
+            try:
+                partition.complete_write(outcome, now_ms=now_ms)
+            except Exception as error:
+                _logger.exception("%s could not take in how its round ended", partition.topic_partition)
+                _stop_alone(partition, error)
             if self._flush_mode is FlushMode.COMMIT:
                 self._versions.inc(_groups_stored(write, outcome))
             else:
@@ -195,8 +198,6 @@ class RoundCommitter:
             self._schedule_publication()
         if self._dirty:
             self._start_round()
-        else:
-            self._idle.set()
 
     def _finish_sync(self, partitions: Sequence[PartitionLog], outcomes: Sequence[WriteOutcome]) -> None:
         self._sync_is_running = False
@@ -225,7 +226,11 @@ class RoundCommitter:
             return
         now_ms = self._clock.now_ms()
         for (partition, _, version), outcome in zip(round_, outcomes, strict=True):
-            _tell(partition, partial(partition.complete_publication, outcome, version, now_ms=now_ms))
+            try:
+                partition.complete_publication(outcome, version, now_ms=now_ms)
+            except Exception as error:
+                _logger.exception("%s could not take in how its round ended", partition.topic_partition)
+                _stop_alone(partition, error)
             if isinstance(outcome, StorageRefused):
                 self._refused.add(partition)
                 self._unpublished.pop(partition, None)
@@ -268,13 +273,9 @@ def _groups_stored(write: PartitionWrite, outcome: WriteOutcome) -> int:
             return 0
 
 
-def _tell(partition: PartitionLog, how_it_ended: Callable[[], None]) -> None:
-    """Tells a partition how its round ended. One that breaks an invariant of its own stops, and stops alone."""
-    try:
-        how_it_ended()
-    except Exception as error:
-        _logger.exception("%s: what a round stored could not be taken in", partition.topic_partition)
-        partition.fail(f"{partition.topic_partition}: what a round stored could not be taken in: {error!r}")
+def _stop_alone(partition: PartitionLog, error: Exception) -> None:
+    """A partition that breaks an invariant of its own stops, and stops alone."""
+    partition.fail(f"{partition.topic_partition}: what a round stored could not be taken in: {error!r}")
 
 
 def _nothing() -> None:

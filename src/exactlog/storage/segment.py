@@ -96,7 +96,7 @@ class Segment:
     def has_room_for(self, header: BatchHeader, position: int, segment_bytes: int) -> bool:
         """Whether a batch may still go to `position` of this segment."""
         end = position + header.size_bytes
-        if end > min(segment_bytes, POSITION_MAX):
+        if end > segment_bytes or end > POSITION_MAX:
             return position == 0
         return header.last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 

@@ -5,13 +5,9 @@ import itertools
 import pytest
 
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.node.node import Node
-from exactlog.testing import Broker
-from tests.support.faulty_filesystem import FaultyFilesystem
+from tests.support.faulty_broker import FaultyBroker
 from tests.support.raw_client import (
     BY_NAME,
-    ConnectionClosed,
-    RawClient,
     base_offsets,
     batch_of,
     fetch_request,
@@ -22,30 +18,6 @@ from tests.support.raw_client import (
 from tests.support.watching import RequestCount
 
 _producer_ids = itertools.count(1)
-
-
-class FaultyBroker:
-    """A broker on a faulty file system, with connections to it."""
-
-    def __init__(self):
-        self.files = FaultyFilesystem()
-        self.broker = Broker(
-            config={"in.memory": True}, make_node=lambda config, clock: Node(config, clock=clock, filesystem=self.files)
-        )
-        self._clients = []
-
-    def connect(self):
-        self._clients.append(RawClient(self.broker.port))
-        return self._clients[-1]
-
-    def __enter__(self):
-        self.broker.start()
-        return self
-
-    def __exit__(self, *error):
-        for client in self._clients:
-            client.close()
-        self.broker.stop()
 
 
 @pytest.fixture(scope="module")
@@ -148,34 +120,3 @@ def test_a_waiting_fetch_is_woken_by_the_sync_not_by_the_append(shared):
     (of_topic,) = reader.receive().responses
     assert offsets_and_values(of_topic.partitions[0].records) == [(0, b"v")]
     assert produced(writer) == (ErrorCode.NONE, 0)
-
-
-def test_a_full_disk_refuses_the_batch_and_the_resend_is_taken_when_there_is_room(shared):
-    client = shared.connect()
-    topic = client.create_topic()
-    producer_id = next(_producer_ids)
-    client.produce(topic, sequenced(producer_id, 0, b"before"))
-
-    shared.files.is_full = True
-    refused = client.produce(topic, sequenced(producer_id, 1, b"v"))
-    fetched = client.fetch(topic, 0)
-    shared.files.is_full = False
-
-    assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert offsets_and_values(fetched.records) == [(0, b"before")]
-    assert client.produce(topic, sequenced(producer_id, 1, b"v")).base_offset == 1
-    assert offsets_and_values(client.fetch(topic, 0).records) == [(0, b"before"), (1, b"v")]
-
-
-def test_after_a_failed_sync_nobody_gets_an_answer_and_the_broker_stops():
-    with FaultyBroker() as faulty:
-        writer, reader = faulty.connect(), faulty.connect()
-        topic = writer.create_topic()
-        faulty.files.syncs_fail = True
-
-        with pytest.raises(ConnectionClosed):
-            writer.produce(topic, batch_of(b"v"))
-
-        assert reader.is_closed()
-        with pytest.raises(ConnectionRefusedError):
-            faulty.connect()

@@ -37,6 +37,12 @@ def test_keys_of_an_unknown_type_are_refused(raw, version):
         assert find(raw, "k", key_type=key_type, version=version) == [("k", ErrorCode.INVALID_REQUEST, -1, -1)]
 
 
+@pytest.mark.parametrize("version", range(1, 7))
+def test_an_empty_transactional_id_has_no_coordinator_and_an_empty_group_has(broker, raw, version):
+    assert find(raw, "", key_type=TRANSACTION, version=version) == [("", ErrorCode.INVALID_REQUEST, -1, -1)]
+    assert find(raw, "", key_type=GROUP, version=version) == [("", ErrorCode.NONE, 1, broker.port)]
+
+
 def init(raw, transactional_id=None, *, version=5, **fields):
     request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000, **fields)
     response = raw.ask(request, version)

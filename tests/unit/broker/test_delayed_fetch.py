@@ -42,6 +42,12 @@ class FakeConnection:
         self.reason = reason
 
 
+def context_of(connection):
+    """A request that came over a connection and is never to be answered for real."""
+    header = RequestHeader(api_key=1, api_version=12, correlation_id=1)
+    return RequestContext(broker=None, connection=connection, header=header, reply=None, form=None)
+
+
 @pytest.fixture
 def connection():
     return FakeConnection()
@@ -58,7 +64,7 @@ def start(connection):
             bytes_wanted=100,
             wait_ms=wait_ms,
             then=then or (lambda: went_off.append(sum(partition.committed_bytes for partition in partitions))),
-            context=RequestContext(None, connection, RequestHeader(api_key=1, api_version=12, correlation_id=1), None),
+            context=context_of(connection),
         )
         return went_off
 
@@ -143,9 +149,7 @@ async def test_one_that_fails_closes_its_own_connection_and_wakes_the_others_all
         bytes_wanted=1,
         wait_ms=NEVER_MS,
         then=lambda: other_connection_went_off.append(True),
-        context=RequestContext(
-            None, FakeConnection(), RequestHeader(api_key=1, api_version=12, correlation_id=1), None
-        ),
+        context=context_of(FakeConnection()),
     )
 
     with caplog.at_level(logging.ERROR):

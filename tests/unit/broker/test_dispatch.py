@@ -13,7 +13,14 @@ from exactlog.core.protocol.api_keys import ApiKey
 from exactlog.core.protocol.messages.api_versions import ApiVersionsRequest
 from exactlog.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from exactlog.testing import Broker
-from tests.support.raw_client import RawClient, batch_of
+from tests.support.raw_client import RawClient, batch_of, fetch_request
+from tests.support.watching import wait_until
+
+
+@pytest.fixture
+def broker_in_memory():
+    with Broker(config={"in.memory": True}) as broker:
+        yield broker
 
 
 def fail_at_once(request, context):
@@ -66,3 +73,20 @@ def test_a_partition_that_takes_long_to_open_is_answered_for_and_never_hidden(mo
         assert while_opening == [ErrorCode.LEADER_NOT_AVAILABLE] * 3
         assert (described.error_code, len(described.partitions)) == (0, 1)
         assert raw.produce(topic, batch_of(b"v")).base_offset == 0
+
+
+def test_nothing_waits_for_a_client_that_has_gone(broker_in_memory):
+    with RawClient(broker_in_memory.port) as raw:
+        topic = raw.create_topic()
+        raw.produce(topic, batch_of(b"v"))
+        (partition,) = broker_in_memory._node._parts.topics.open_partitions()
+
+        with RawClient(broker_in_memory.port) as gone:
+            gone.send(fetch_request(topic, 1, max_wait_ms=2**31 - 1), 12)
+            wait_until(lambda: turn(broker_in_memory) and partition._watchers)
+        wait_until(lambda: turn(broker_in_memory) and not partition._watchers)
+
+
+def turn(broker):
+    """Lets the broker's event loop turn once."""
+    return broker.metrics() is not None

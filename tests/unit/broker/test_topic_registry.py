@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import sqlite3
 import threading
 import uuid
 
@@ -147,6 +148,44 @@ async def test_a_disk_that_refuses_leaves_no_half_topic(registry, monkeypatch):
     await create(registry, "t", partitions=3)
     await registry.open("t", 1)
     assert isinstance(registry.partition("t", 1), PartitionLog)
+
+
+async def test_a_catalog_that_refuses_leaves_the_topics_as_they_were(registry, monkeypatch):
+    topic = await create(registry, "t")
+
+    def refuse(*args):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        for method in ("add_topic", "set_topic_state", "remove_topic"):
+            patched.setattr(registry._catalog, method, refuse)
+        outcomes = await asyncio.gather(create(registry, "u"), registry.delete(topic), return_exceptions=True)
+
+    assert [outcome.error_code for outcome in outcomes] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert registry.topics() == [topic]
+    await create(registry, "u")
+    await registry.delete(topic)
+    assert [entry.name for entry in registry._catalog.topics()] == ["u"]
+
+
+async def test_a_topic_whose_files_cannot_be_removed_is_deleted_all_the_same(node, registry, monkeypatch):
+    topic = await create(registry, "t")
+
+    def refuse(*args):
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(registry._store, "remove", refuse)
+        await registry.delete(topic)
+    assert registry.topics() == []
+
+    restarted = TopicRegistry(
+        catalog=registry._catalog, store=registry._store, topic_defaults=CONFIG, clock=node.clock, metrics=Registry()
+    )
+    restarted.load()
+    assert registry._catalog.topics() == []
+    await create(restarted, "t")
+    restarted.close()
 
 
 async def test_what_a_crash_left_half_created_or_half_deleted_is_removed_at_the_next_start(node, registry):

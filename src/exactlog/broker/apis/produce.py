@@ -175,24 +175,17 @@ class _Produce:
         self._missing -= 1
 
     def _send_if_complete(self) -> None:
-        if self.request.acks == 0:
-            if self._has_error:  # found out after the request was let go
-                self.context.close("acks-0-failed")
+        if self._missing or self.request.acks == 0:
             return
-        if self._missing:
-            return
-        self.context.answer(
-            ProduceResponse(
-                responses=tuple(
-                    TopicProduceResponse(
-                        name=data.name,
-                        topic_id=data.topic_id,
-                        partition_responses=tuple(share.response for share in shares if share.response is not None),
-                    )
-                    for data, shares in zip(self.request.topic_data, self.shares, strict=True)
-                )
+        topics = [
+            TopicProduceResponse(
+                name=data.name,
+                topic_id=data.topic_id,
+                partition_responses=tuple([share.response for share in shares if share.response is not None]),
             )
-        )
+            for data, shares in zip(self.request.topic_data, self.shares, strict=True)
+        ]
+        self.context.answer(ProduceResponse(responses=tuple(topics)))
 
 
 def _check_batch(header: BatchHeader, config: TopicConfig, *, now_ms: int) -> None:

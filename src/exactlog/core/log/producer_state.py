@@ -23,13 +23,21 @@ decided, the one of what is committed, and the snapshot that is being written to
 """
 
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
-from exactlog.core.model.ids import NO_SEQUENCE, NO_TIMESTAMP, Offset, ProducerEpoch, ProducerId, TimestampMs
+from exactlog.core.model.ids import (
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+)
 from exactlog.core.model.limits import BATCHES_REMEMBERED_PER_PRODUCER
 from exactlog.core.model.sequences import sequence_after
 from exactlog.core.record.batch_format import BatchHeader
@@ -85,7 +93,7 @@ class Refused(msgspec.Struct, frozen=True, gc=False):
 
 Decision: TypeAlias = Fresh | Duplicate | Refused
 
-_FRESH = Fresh()
+FRESH: Final = Fresh()
 
 
 class ProducerStates:
@@ -113,28 +121,31 @@ class ProducerStates:
             is_client: false for what the coordinators write themselves: no sequences, but epochs.
         """
         if not header.has_producer_id:
-            return _FRESH
+            return FRESH
         entry = self._entries.get(header.producer_id)
         if entry is None:
             refusal = _judge_unknown_producer(header) if is_client and log_is_empty_forever else None
-            return refusal or _FRESH
+            return refusal or FRESH
         if is_client:
             if _is_next(header, entry):  # nearly every batch; the rules below come to the same
-                return _FRESH
+                return FRESH
             for batch in entry.batches:
                 if _is_resend(header, entry, batch):
                     return Duplicate(batch)
         refusal = _judge_epoch(header, entry)
         if refusal is None and is_client:
             refusal = _judge_sequence(header, entry)
-        return refusal or _judge_transaction(header, entry) or _FRESH
+        return refusal or _judge_transaction(header, entry) or FRESH
 
-    def replay(self, header: BatchHeader) -> None:
-        """Take in a data batch of the log, its offsets assigned; the log is believed, whatever it holds."""
+    def replay(self, header: BatchHeader) -> ProducerEntry | None:
+        """Take in a data batch of the log, its offsets assigned; the log is believed, whatever it holds.
+
+        Return what is known of its producer now (None: it has no producer id), for a map that follows to `adopt`.
+        """
         if header.is_control:
             raise InvariantError(f"the control batch at offset {header.base_offset} was replayed as data")
-        if not header.has_producer_id:
-            return
+        if header.producer_id <= NO_PRODUCER_ID:
+            return None
         known = self._entries.get(header.producer_id)
         if known is None or known.producer_epoch != header.producer_epoch:
             batches: tuple[RememberedBatch, ...] = ()
@@ -146,14 +157,20 @@ class ProducerStates:
         txn_start_offset = None if known is None else known.txn_start_offset
         if header.is_transactional and txn_start_offset is None:
             txn_start_offset = header.base_offset
-        self._entries[header.producer_id] = ProducerEntry(
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            coordinator_epoch=-1 if known is None else known.coordinator_epoch,
-            last_timestamp=header.max_timestamp,
-            batches=batches,
-            txn_start_offset=txn_start_offset,
+        entry = ProducerEntry(
+            header.producer_id,
+            header.producer_epoch,
+            -1 if known is None else known.coordinator_epoch,
+            header.max_timestamp,
+            batches,
+            txn_start_offset,
         )
+        self._entries[header.producer_id] = entry
+        return entry
+
+    def adopt(self, entry: ProducerEntry) -> None:
+        """Take in the same batch as the map did whose `replay` returned this, in the same order: share the entry."""
+        self._entries[entry.producer_id] = entry
 
     def replay_marker(self, header: BatchHeader, marker: TransactionMarker) -> None:
         """Take in a control batch of the log: it ends the producer's transaction, and its epoch may be a new one."""

@@ -78,7 +78,7 @@ def decode_request_header(buffer: Buffer, offset: int = 0) -> tuple[RequestHeade
         if version >= 1:
             client_id, offset = _decode_client_id(buffer, offset)
         if version >= 2:
-            offset = _skip_tags(buffer, offset)
+            offset = _skip_tags(buffer, offset) if buffer[offset] else offset + 1
     except (struct.error, IndexError) as error:
         raise DecodeError("A request header is cut short") from error
     except OverflowError as error:
