@@ -15,6 +15,16 @@ from exactlog.core.protocol.messages.api_versions import ApiVersion
 from exactlog.storage.round_committer import RoundCommitter
 
 
+_FIRST_SIX_BITS_OF_A_DASH = 0b111110  # in the URL-safe base64 that Kafka's tools print ids in
+
+
+def random_topic_id() -> UUID:
+    """A random id whose printed form does not begin with a dash, which tools take for an option (as Kafka's own)."""
+    while (topic_id := uuid4()).bytes[0] >> 2 == _FIRST_SIX_BITS_OF_A_DASH:
+        pass
+    return topic_id
+
+
 class Address(Struct, frozen=True):
     """Where clients find a broker."""
 
@@ -39,7 +49,7 @@ class BrokerServices(Struct, frozen=True, kw_only=True):
     """The address this broker tells its clients; known once the server listens."""
     api_versions: tuple[ApiVersion, ...]
     """What ApiVersions tells."""
-    new_topic_id: Callable[[], UUID] = uuid4
+    new_topic_id: Callable[[], UUID] = random_topic_id
 
     @property
     def node_id(self) -> int:
