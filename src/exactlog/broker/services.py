@@ -14,7 +14,6 @@ from exactlog.core.model.metrics import Registry
 from exactlog.core.protocol.messages.api_versions import ApiVersion
 from exactlog.storage.round_committer import RoundCommitter
 
-
 _FIRST_SIX_BITS_OF_A_DASH = 0b111110  # in the URL-safe base64 that Kafka's tools print ids in
 
 

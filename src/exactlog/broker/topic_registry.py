@@ -8,7 +8,6 @@ between two steps is finished or undone at the next start.
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -31,7 +30,6 @@ from exactlog.storage.partition_store import PartitionStore
 _logger = logging.getLogger(__name__)
 
 _OPENING_THREADS = 4
-_DISK_ERRORS = (OSError, sqlite3.Error)  # of files, and of the catalog
 
 
 class Topic(Struct, frozen=True):
@@ -192,7 +190,7 @@ class TopicRegistry:
             entry = CatalogTopic(name, topic_id, partition_count, config.overrides, TopicState.CREATING, now_ms)
             try:
                 await self._on_catalog_thread(partial(self._create_files, entry, config))
-            except _DISK_ERRORS as error:
+            except OSError as error:
                 _logger.error("topic %s could not be created: %s", name, error)
                 await self._on_catalog_thread(partial(self._remove_or_leave_files, name, topic_id, partition_count))
                 raise KafkaError(
@@ -215,7 +213,7 @@ class TopicRegistry:
             deletion = partial(self._catalog.set_topic_state, topic.topic_id, TopicState.DELETING)
             try:
                 await self._on_catalog_thread(deletion)
-            except _DISK_ERRORS as error:
+            except OSError as error:
                 raise KafkaError(
                     ErrorCode.KAFKA_STORAGE_ERROR, f"topic {topic.name} could not be deleted: {error}"
                 ) from error
@@ -246,7 +244,7 @@ class TopicRegistry:
     def _remove_or_leave_files(self, name: str, topic_id: UUID, partition_count: int) -> None:
         try:
             self._remove_files(name, topic_id, partition_count)
-        except _DISK_ERRORS as error:  # the catalog says what is to become of them
+        except OSError as error:  # the catalog says what is to become of them
             _logger.error("files of topic %s stay until the next start: %s", name, error)
 
     def _remove_files(self, name: str, topic_id: UUID, partition_count: int) -> None:

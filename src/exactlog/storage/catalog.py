@@ -11,7 +11,8 @@ them from a thread of their own.
 import json
 import sqlite3
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from uuid import UUID
 
@@ -54,6 +55,10 @@ class CatalogTopic(Struct, frozen=True):
     created_ms: int
 
 
+class CatalogRefusedError(OSError):
+    """The catalog could not be read or written: a full disk, above all."""
+
+
 class Catalog:
     """The catalog of one data directory, or of memory when `path` is None.
 
@@ -76,39 +81,54 @@ class Catalog:
                 f"{self._path}: not readable as a catalog: {error}", hint="restore the file from a copy"
             ) from error
 
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """One caller at a time; what SQLite refuses, the disk refused.
+
+        Raises:
+            CatalogRefusedError: nothing was changed, or it is not known whether it was.
+        """
+        with self._lock:
+            try:
+                yield
+            except sqlite3.IntegrityError:  # a defect of the caller, no refusal of the disk
+                raise
+            except sqlite3.Error as error:
+                raise CatalogRefusedError(f"{self._path}: {error}") from error
+
     def close(self) -> None:
         """Closes the database; nothing is pending, every change is durable when its call returns."""
-        with self._lock:
+        with self._working():
             self._connection.close()
 
     def get(self, name: str) -> str | None:
         """A setting of this node by name."""
-        with self._lock:
+        with self._working():
             row = self._connection.execute("SELECT value FROM settings WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
     def put(self, name: str, value: str) -> None:
         """Keeps a setting of this node, durably."""
-        with self._lock:
+        with self._working():
             self._put(name, value)
 
     def advance_owner_epoch(self) -> int:
         """One more than at the last start, durably: writes of an earlier owner can be told from ours."""
-        with self._lock:
+        with self._working():
             epoch = self._number("owner_epoch", default=-1) + 1
             self._put("owner_epoch", str(epoch))
         return epoch
 
     def reserve_producer_ids(self, count: int = PRODUCER_ID_BLOCK_SIZE) -> range:
         """The next block of producer ids. Durable before it returns, so no id is ever given twice."""
-        with self._lock:
+        with self._working():
             first = self._number("next_producer_id", default=0)
             self._put("next_producer_id", str(first + count))
         return range(ProducerId(first), ProducerId(first + count))
 
     def topics(self) -> list[CatalogTopic]:
         """All topics in whatever state, by name."""
-        with self._lock:
+        with self._working():
             rows = self._connection.execute(
                 "SELECT name, id, partitions, config, state, created_ms FROM topics ORDER BY name"
             ).fetchall()
@@ -127,17 +147,17 @@ class Catalog:
             topic.state.value,
             topic.created_ms,
         )
-        with self._lock:
+        with self._working():
             self._connection.execute("INSERT INTO topics VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def set_topic_state(self, topic_id: UUID, state: TopicState) -> None:
         """Moves a topic to another state."""
-        with self._lock:
+        with self._working():
             self._connection.execute("UPDATE topics SET state = ? WHERE id = ?", (state.value, str(topic_id)))
 
     def remove_topic(self, topic_id: UUID) -> None:
         """Forgets a topic."""
-        with self._lock:
+        with self._working():
             self._connection.execute("DELETE FROM topics WHERE id = ?", (str(topic_id),))
 
     def _prepare(self) -> None:

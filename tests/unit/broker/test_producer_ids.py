@@ -1,12 +1,16 @@
 """Producer ids are given once, in blocks that the catalog has set aside."""
 
 import asyncio
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
+from exactlog.broker.apis import init_producer_id
 from exactlog.broker.producer_ids import ProducerIds
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.protocol.messages.init_producer_id import InitProducerIdRequest
+from exactlog.storage.catalog import CatalogRefusedError
 
 
 class FakeCatalog:
@@ -18,7 +22,7 @@ class FakeCatalog:
 
     def reserve_producer_ids(self):
         if self.is_broken:
-            raise sqlite3.OperationalError("disk I/O error")
+            raise CatalogRefusedError("disk I/O error")
         self.blocks += 1
         return range(10 * (self.blocks - 1), 10 * self.blocks)
 
@@ -51,7 +55,17 @@ async def test_many_who_ask_at_once_get_ids_of_their_own_and_no_block_is_wasted(
 async def test_a_catalog_that_fails_fails_those_who_asked_and_the_next_ones_get_ids(producer_ids, catalog):
     catalog.is_broken = True
     outcomes = await asyncio.gather(*(producer_ids.take() for _ in range(3)), return_exceptions=True)
-    assert [type(outcome) for outcome in outcomes] == [sqlite3.OperationalError] * 3
+    assert [type(outcome) for outcome in outcomes] == [CatalogRefusedError] * 3
 
     catalog.is_broken = False
     assert await producer_ids.take() == 0
+
+
+async def test_without_ids_a_producer_is_told_to_try_again(producer_ids, catalog):
+    catalog.is_broken = True
+    context = SimpleNamespace(broker=SimpleNamespace(producer_ids=producer_ids))
+
+    response = await init_producer_id.handle(InitProducerIdRequest(transactional_id=None), context)
+
+    assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert response.producer_id == -1

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import sqlite3
 import threading
 import uuid
 
@@ -13,7 +12,7 @@ from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DamageError, KafkaError
 from exactlog.core.model.metrics import Registry
-from exactlog.storage.catalog import CatalogTopic, TopicState
+from exactlog.storage.catalog import CatalogRefusedError, CatalogTopic, TopicState
 from exactlog.storage.partition_log import PartitionLog
 
 CONFIG = TopicConfig()
@@ -154,7 +153,7 @@ async def test_a_catalog_that_refuses_leaves_the_topics_as_they_were(registry, m
     topic = await create(registry, "t")
 
     def refuse(*args):
-        raise sqlite3.OperationalError("database or disk is full")
+        raise CatalogRefusedError("database or disk is full")
 
     with monkeypatch.context() as patched:
         for method in ("add_topic", "set_topic_state", "remove_topic"):

@@ -8,7 +8,7 @@ import pytest
 
 from exactlog.core.model.errors import DamageError
 from exactlog.core.model.limits import PRODUCER_ID_BLOCK_SIZE
-from exactlog.storage.catalog import Catalog, CatalogTopic, TopicState
+from exactlog.storage.catalog import Catalog, CatalogRefusedError, CatalogTopic, TopicState
 
 
 @pytest.fixture
@@ -142,3 +142,15 @@ def test_ids_come_back_as_ids(open_catalog):
     catalog.add_topic(topic(topic_id=UUID(int=7)))
 
     assert catalog.topics()[0].topic_id == UUID(int=7)
+
+
+def test_what_the_disk_refuses_is_an_os_error_that_names_the_catalog(tmp_path):
+    catalog = Catalog(str(tmp_path / "catalog.db"))
+    catalog._connection.execute("PRAGMA max_page_count = 1")  # as good as a full disk
+    big = "x" * 1_000_000
+
+    with pytest.raises(CatalogRefusedError, match=r"catalog\.db.*full"):
+        catalog.put("name", big)
+
+    assert catalog.get("name") is None
+    catalog.close()

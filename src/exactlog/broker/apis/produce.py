@@ -175,7 +175,11 @@ class _Produce:
         self._missing -= 1
 
     def _send_if_complete(self) -> None:
-        if self._missing or self.request.acks == 0:
+        if self.request.acks == 0:
+            if self._has_error:  # found out after the request was let go
+                self.context.close("acks-0-failed")
+            return
+        if self._missing:
             return
         topics = [
             TopicProduceResponse(
