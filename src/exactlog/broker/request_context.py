@@ -69,7 +69,13 @@ class RequestContext:
             self._connection.close("handler-error")
 
     def when_abandoned(self, callback: Callable[[], None]) -> None:
-        """Calls back if the connection ends before `forget_abandoned`, so that nothing waits for nobody."""
+        """Calls back if the connection ends before `forget_abandoned`, so that nothing waits for nobody.
+
+        At once where it has ended already, while the request waited for a partition to open.
+        """
+        if self._connection.is_closing:
+            callback()
+            return
         if self._connection.session is None:
             self._connection.session = {}
         self._connection.session[callback] = None

@@ -106,12 +106,13 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A group that takes the global options; its commands do too."""
+    """A group that takes the global options; its commands do too. To name none of them is wrong usage."""
 
     command_class = Command
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self.no_args_is_help = False
         _add_global_options(self, is_root=False)
 
 

@@ -33,11 +33,6 @@ class Reply:
         self.parts: Sequence[Part] | None = None  # None: no answer yet
         self.size = SKIPPED
 
-    @property
-    def is_done(self) -> bool:
-        """Whether the frame has its answer, or has been skipped."""
-        return self.parts is not None
-
     def send(self, parts: Sequence[Part]) -> None:
         """Answer the frame with these bytes; their size is put in front here.
 

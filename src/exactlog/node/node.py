@@ -19,7 +19,7 @@ from exactlog.broker.services import Address, BrokerServices
 from exactlog.broker.topic_registry import TopicRegistry
 from exactlog.core.config.broker_configs import BrokerConfig
 from exactlog.core.model.clock import Clock
-from exactlog.core.model.errors import ExactlogError, InvariantError
+from exactlog.core.model.errors import ConfigError, ExactlogError, InvariantError
 from exactlog.core.model.limits import UNCOMMITTED_BYTES_PER_BROKER_MAX
 from exactlog.core.model.metrics import Registry
 from exactlog.network.limits import NetworkLimits
@@ -91,6 +91,7 @@ class Node:
 
         Raises:
             DirectoryLockedError: another process owns the data directory.
+            ConfigError: the data directory is that of another node.
             DamageError: the catalog cannot be read.
             ListenError: the address cannot be listened on.
         """
@@ -103,7 +104,7 @@ class Node:
             self.cluster_id = self._parts.services.cluster_id
             self.host, self.port = await self._parts.server.start(self.config.host, self.config.port)
         except BaseException:
-            self._release()
+            self.kill()
             raise
 
     async def stop(self) -> None:
@@ -159,7 +160,7 @@ class _Parts:
         self._flush_mode = FlushMode(config.flush_mode)
         self._executor = ThreadPoolExecutor(_BACKGROUND_THREADS, thread_name_prefix="exactlog-background")
         node.filesystem.make_directories(self._root)
-        self.catalog = Catalog(None if config.data_dir is None else f"{self._root}/{CATALOG_NAME}")
+        self.catalog = _open_catalog(config)
         leader_epoch = self.catalog.advance_owner_epoch()
         self.background = BackgroundWork(self._loop, self._executor, on_sync_failed=node.on_sync_failed)
         self._open_files = OpenFiles(node.filesystem, files_max=config.open_files_max)
@@ -266,6 +267,25 @@ class _Parts:
         self.topics.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
         self.catalog.close()
+
+
+def _open_catalog(config: BrokerConfig) -> Catalog:
+    """The catalog of the data directory, which keeps the node id it was created with: origins bear it.
+
+    Raises:
+        ConfigError: it is that of another node.
+    """
+    catalog = Catalog(None if config.data_dir is None else f"{config.data_dir}/{CATALOG_NAME}")
+    found = catalog.get("node_id")
+    if found is None:
+        catalog.put("node_id", str(config.node_id))
+    elif found != str(config.node_id):
+        catalog.close()
+        raise ConfigError(
+            f"data directory {config.data_dir} is that of node {found}, and node.id is {config.node_id}",
+            hint=f"Set node.id to {found}, or use another data directory.",
+        )
+    return catalog
 
 
 def _network_limits(config: BrokerConfig) -> NetworkLimits:

@@ -28,7 +28,7 @@ class PreparedCheckpoint(Struct, frozen=True):
 
 
 class Checkpointer:
-    """Decides when a checkpoint is worth its bytes, and writes one at a time."""
+    """Decides when a checkpoint is worth its bytes, and writes one after the other."""
 
     def __init__(
         self,
@@ -49,8 +49,9 @@ class Checkpointer:
         self._is_running = False
 
     def is_wanted(self, version: DeltaVersion, *, now_ms: int) -> bool:
-        """Whether a version that is being published is to get a checkpoint."""
-        return not self._is_running and decide_checkpoint(
+        """Whether a version that is being published is to get a checkpoint; one at a time, unless all are asked for."""
+        is_free = not self._is_running or self._settings.checkpoint_min_interval_ms == 0
+        return is_free and decide_checkpoint(
             version,
             interval=self._settings.checkpoint_interval,
             min_interval_ms=self._settings.checkpoint_min_interval_ms,

@@ -31,9 +31,15 @@ class SegmentFiles:
     """Makes segments, and reads their files through one bounded set of open files."""
 
     def __init__(
-        self, filesystem: Filesystem, open_files: OpenFiles, *, index_interval_bytes: int = INDEX_INTERVAL_BYTES
+        self,
+        filesystem: Filesystem,
+        open_files: OpenFiles,
+        *,
+        index_interval_bytes: int = INDEX_INTERVAL_BYTES,
+        is_read_only: bool = False,
     ) -> None:
         self.filesystem = filesystem
+        self.is_read_only = is_read_only
         self.open_files = open_files
         self.index_interval_bytes = index_interval_bytes
 
@@ -286,7 +292,9 @@ class Segment:
             return self.index.last_position
 
     def _rebuild_index(self, reason: str) -> None:
-        _logger.warning("%s: the index is rebuilt: %s", self.path, reason)
+        # Beside a broker rows are expected to be missing: the youngest ones are in the broker's memory.
+        level = logging.INFO if self._files.is_read_only else logging.WARNING
+        _logger.log(level, "%s: the index is rebuilt: %s", self.path, reason)
         batches = list(self.headers_from(0))
         self.index.clear()
         self.size, self.max_timestamp, self._youngest = 0, NO_TIMESTAMP, None

@@ -5,7 +5,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from exactlog.core.deltalog.commit_format import TableMetadata
-from exactlog.core.model.limits import INDEX_INTERVAL_BYTES, SEGMENT_BYTES_MAX
+from exactlog.core.model.limits import SEGMENT_BYTES_MAX
 
 
 class FlushMode(StrEnum):
@@ -26,7 +26,6 @@ class LogSettings(Struct, frozen=True):
     leader_epoch: int = 0
     flush_mode: FlushMode = FlushMode.COMMIT
     segment_bytes: int = SEGMENT_BYTES_MAX
-    index_interval_bytes: int = INDEX_INTERVAL_BYTES
     checkpoint_interval: int = 10
     """A checkpoint is due at every so manyth version (seed 000 §2.3)."""
     checkpoint_min_interval_ms: int = 1000

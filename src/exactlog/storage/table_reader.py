@@ -70,7 +70,8 @@ class TableReader:
             state.replay(decoded)
         self._snapshot = state.freeze()
         known = {entry.name: entry for entry in checkpoint.segments} if checkpoint else {}
-        files = SegmentFiles(filesystem, OpenFiles(filesystem, files_max=_OPEN_FILES_MAX, read_only=True))
+        open_files = OpenFiles(filesystem, files_max=_OPEN_FILES_MAX, read_only=True)
+        files = SegmentFiles(filesystem, open_files, is_read_only=True)
         self._segments = [
             files.attach(directory, _entry(segment, known.get(segment.name))) for segment in self._snapshot.segments
         ]

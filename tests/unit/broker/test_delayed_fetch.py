@@ -158,3 +158,13 @@ async def test_one_that_fails_closes_its_own_connection_and_wakes_the_others_all
     assert connection.reason == "handler-error"
     assert other_connection_went_off == [True]
     assert "a bug" in caplog.text
+
+
+async def test_a_client_that_was_gone_before_the_wait_began_is_not_waited_for(connection, start):
+    connection.is_closing = True
+    partition = FakePartition()
+
+    start(partition)
+
+    assert partition.watchers == []
+    assert connection.session is None

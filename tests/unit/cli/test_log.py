@@ -127,3 +127,18 @@ def test_damage_is_an_error_of_its_own(run, tmp_path):
     ran = run("log", "inspect", tmp_path)
 
     assert (ran.code, ran.error["code"]) == (7, "damage")
+
+
+def test_a_path_without_a_table_prints_no_heading(run, tmp_path):
+    ran = run("log", "read", tmp_path, "-o", "table")
+
+    assert (ran.code, ran.out) == (3, "")
+
+
+def test_a_time_before_the_table_was_made_is_an_error_that_names_the_oldest_version(run, produce, partition):
+    produce(b"a")
+
+    ran = run("log", "read", partition, "--as-of", "2001-01-01T00:00:00Z")
+
+    assert ran.code == 3
+    assert ran.error["message"].endswith("so old a version cannot be read; the oldest one that can is 0")

@@ -239,3 +239,10 @@ def test_quiet_silences_what_is_said_to_people(capsys):
 
 def test_the_root_is_lazy():
     assert isinstance(cli, LazyGroup)
+
+
+def test_a_group_without_a_command_is_one_sentence_and_not_its_whole_help(run_probe):
+    code, out, err = run_probe("--json", "nested")
+
+    assert (code, out) == (2, "")
+    assert json.loads(err)["error"] | {"message": "Missing command."} == json.loads(err)["error"]

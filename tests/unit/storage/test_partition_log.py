@@ -476,6 +476,19 @@ def test_a_checkpoint_is_of_its_version_even_when_more_is_committed_meanwhile():
         ]
 
 
+@pytest.mark.parametrize(("min_interval_ms", "written"), [(0, [1, 2, 3]), (1, [1])])
+def test_a_checkpoint_under_way_keeps_no_due_one_from_being_written_where_all_are_asked_for(min_interval_ms, written):
+    with DataDirectory(checkpoint_interval=1, checkpoint_min_interval_ms=min_interval_ms) as disk:
+        partition = disk.make()
+        disk.background.is_held = True
+        for value in (b"a", b"b", b"c"):
+            disk.commit(partition, batch_of(value))
+        disk.background.run()
+
+        names = disk.filesystem.list_names(DELTA_LOG)
+        assert [n for n in range(4) if f"{n:020d}.checkpoint.json" in names] == written
+
+
 def test_a_round_refused_while_a_version_is_published_leaves_the_version_alone(loose):
     partition = loose.make()
     loose.commit(partition, batch_of(b"a"))

@@ -275,6 +275,18 @@ def test_opening_reads_the_newest_checkpoint_and_what_is_behind_it_only(filesyst
 # --- damage ------------------------------------------------------------------------------------------------------
 
 
+def test_index_rows_that_only_the_broker_has_yet_are_no_cause_for_alarm(caplog):
+    with DataDirectory() as disk:
+        partition = disk.make()
+        for _ in range(9):  # more bytes than a look-up walks over before it makes an index of its own
+            disk.commit(partition, batch_of(bytes(8_000)))
+
+        records = list(TableReader(disk.filesystem, DIRECTORY).read(8))
+
+    assert [record.offset for record in records] == [8]
+    assert caplog.text == ""
+
+
 def test_a_damaged_checkpoint_is_passed_over(filesystem, model):
     replace_file(filesystem, f"{DELTA_LOG}/{20:020d}.checkpoint.json", b"{")
 

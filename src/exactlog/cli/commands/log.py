@@ -72,8 +72,9 @@ def versions(settings: Settings, /, *, path: Path, limit: int, is_all: bool) -> 
 def read(settings: Settings, /, *, path: Path, as_of: str | None, from_offset: int, to_offset: int | None) -> None:
     """Print the records of a partition, or of every partition of a data directory."""
     moment = None if as_of is None else parse_as_of(as_of)
+    tables = tables_at(path)
     with record_printer(settings.output_of_records()) as printer:
-        for table in tables_at(path):
+        for table in tables:
             for row in read_table(table, moment, from_offset=from_offset, to_offset=to_offset):
                 printer.write(row)
 

@@ -196,7 +196,7 @@ def compute_chain_crc(commit: DeltaCommit) -> str:
 
 
 def print_round_txn_id(*, node_id: BrokerId, now_ms: TimestampMs, sequence: int) -> str:
-    """The `txn_id` of a commit: which node committed it, when, and which of its rounds since it started it was."""
+    """The `txn_id` of a commit: which node closed it, when, and a number that tells it from others of that moment."""
     return f"broker-{node_id}:{now_ms}:{sequence}"
 
 

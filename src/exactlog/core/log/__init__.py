@@ -1,1 +1,1 @@
-"""The rules of one partition log: producer state, appends, read bounds, index layouts."""
+"""The rules of one partition log: which batches a producer may append, index layouts."""

@@ -84,13 +84,13 @@ class ConfigError(ExactlogError):
 
 
 class VersionExpiredError(ExactlogError):
-    """A version of a table that can no longer be read."""
+    """A version of a table that can no longer be read, or a time before its first one."""
 
     code = "version-expired"
 
     def __init__(self, table: str, *, oldest: int) -> None:
         super().__init__(
-            f"{table}: that version can no longer be read; the oldest one that can is {oldest}",
+            f"{table}: so old a version cannot be read; the oldest one that can is {oldest}",
             hint=f"ask for version {oldest} or a later one",
         )
         self.oldest = oldest

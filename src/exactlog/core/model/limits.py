@@ -32,7 +32,6 @@ FETCH_BYTES_IN_FLIGHT_MAX: Final = 64 * 1024 * 1024  # fetched, not yet taken by
 
 # --- delta log -----------------------------------------------------------------------------------------------
 TXN_IDS_REMEMBERED: Final = 10_000  # per partition: the stated window of free transaction ids
-ORIGINS_PER_PARTITION_MAX: Final = 10_000  # a writer that supplies sequences stays in every checkpoint
 
 # --- catalog -------------------------------------------------------------------------------------------------
 TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka's: room for suffixes below the 255 of file systems
