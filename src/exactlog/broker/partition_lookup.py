@@ -19,7 +19,7 @@ def find_partition(topics: TopicRegistry, name: str, index: int) -> PartitionLog
     """An open partition, or the error that tells a client why it cannot be used."""
     found = topics.partition(name, index)
     if isinstance(found, PartitionLog):
-        return found
+        return found if found.failure is None else ErrorCode.KAFKA_STORAGE_ERROR
     match found:
         case UnknownTopicOrPartition():
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -88,7 +88,7 @@ class TopicRegistry:
         self._opening_threads = ThreadPoolExecutor(_OPENING_THREADS, thread_name_prefix="exactlog-open")
         self._changing = asyncio.Lock()
         metrics.gauge("exactlog_topics", "Topics.", read=lambda: len(self._by_name))
-        metrics.gauge("exactlog_partitions_open", "Partitions that are open.", read=lambda: len(self._partitions))
+        metrics.gauge("exactlog_partitions_open", "Partitions that are open.", read=lambda: len(self.open_partitions()))
 
     # --- what exists ----------------------------------------------------------------------------------------
 

@@ -62,6 +62,9 @@ class BackgroundWork:
         except OSError as error:
             _logger.error("background work failed and is given up: %s", error)
             then(None)
+        except Exception:  # a defect of ours: the one who waits for it must go on all the same
+            _logger.exception("background work broke down and is given up")
+            then(None)
         else:
             then(result)
 

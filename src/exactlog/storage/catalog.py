@@ -56,7 +56,7 @@ class CatalogTopic(Struct, frozen=True):
 
 
 class CatalogRefusedError(OSError):
-    """The catalog could not be read or written: a full disk, above all."""
+    """The catalog could not be read or written: a full disk, above all, or a name that is not free."""
 
 
 class Catalog:
@@ -91,8 +91,6 @@ class Catalog:
         with self._lock:
             try:
                 yield
-            except sqlite3.IntegrityError:  # a defect of the caller, no refusal of the disk
-                raise
             except sqlite3.Error as error:
                 raise CatalogRefusedError(f"{self._path}: {error}") from error
 
@@ -138,7 +136,7 @@ class Catalog:
         ]
 
     def add_topic(self, topic: CatalogTopic) -> None:
-        """Adds a topic whose name and id must be new."""
+        """Adds a topic whose name and id must be new: one that could not be removed altogether keeps its name."""
         row = (
             topic.name,
             str(topic.topic_id),

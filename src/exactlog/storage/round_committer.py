@@ -63,7 +63,7 @@ class RoundCommitter:
         self._pause: Callable[[], None] = _nothing
         self._resume: Callable[[], None] = _nothing
         self._is_paused = False
-        self._rounds = metrics.counter("exactlog_rounds_total", "Rounds made good by the durability engine.")
+        self._rounds = metrics.counter("exactlog_rounds_total", "Rounds carried out, whatever came of them.")
         self._round_bytes = metrics.counter("exactlog_round_bytes_total", "Bytes of records written by rounds.")
         self._versions = metrics.counter("exactlog_delta_commits_total", "Delta commits published.")
 

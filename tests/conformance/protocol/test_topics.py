@@ -91,7 +91,6 @@ def test_partitions_may_be_assigned_to_this_broker(raw):
         (creatable("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (creatable(partitions=0), ErrorCode.INVALID_PARTITIONS),
         (creatable(partitions=-2), ErrorCode.INVALID_PARTITIONS),
-        (creatable(partitions=2**31 - 1), ErrorCode.INVALID_PARTITIONS),
         (creatable(replicas=0), ErrorCode.INVALID_REPLICATION_FACTOR),
         (creatable(replicas=2), ErrorCode.INVALID_REPLICATION_FACTOR),
         (creatable(no_such_key="1"), ErrorCode.INVALID_CONFIG),
@@ -310,3 +309,14 @@ def test_the_configuration_of_the_deleted_topic_is_gone(raw):
     raw.create_topic(small.name)
 
     assert raw.produce(Topic(small.name, ZERO_UUID), batch_of(b"x" * 1_000)).error_code == 0
+
+
+@pytest.mark.parametrize("counts", [(4_000, 4_000, 4_000), (1, 2**31 - 1)])
+def test_one_request_cannot_create_more_partitions_than_the_bound(raw, counts):
+    topics = [creatable(partitions=count) for count in counts]
+
+    results = create(raw, *topics)
+
+    assert [result.error_code for result in results] == [ErrorCode.POLICY_VIOLATION] * len(counts)
+    assert all(str(sum(counts)) in result.error_message for result in results)
+    assert [partition_count(raw, topic.name) for topic in topics] == [None] * len(counts)

@@ -94,6 +94,14 @@ async def test_times_and_offsets_are_told(bootstrap, topic):
         assert refused.value.kafka_error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+async def markers_written(client, place, *, end):
+    """Waits for the last stable offset: a commit is answered before its markers are in the partitions."""
+    while True:
+        found = await client.list_offsets({place: LATEST}, isolation=IsolationLevel.READ_COMMITTED)
+        if found[place].offset == end:
+            return
+
+
 @pytest.mark.peer
 async def test_aborted_transactions_of_a_foreign_producer_are_left_out(apache_kafka, topic):
     async with connect(f"kafka://{apache_kafka.bootstrap_servers}", SETTINGS) as client:
@@ -108,6 +116,7 @@ async def test_aborted_transactions_of_a_foreign_producer_are_left_out(apache_ka
                 producer.commit_transaction()
             else:
                 producer.abort_transaction()
+        await markers_written(client, TopicPartition(topic, 0), end=8)
         committed = await read_all(client, topic, 1, isolation=IsolationLevel.READ_COMMITTED)
         uncommitted = await read_all(client, topic, 1)
         markers = await read_all(client, topic, 1, include_control=True)

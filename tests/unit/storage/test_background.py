@@ -41,12 +41,13 @@ async def test_the_work_of_a_lane_is_done_in_order_and_lanes_run_side_by_side(ba
     await background.wait()
 
 
-async def test_work_that_fails_is_given_up_and_the_next_goes_on(background, caplog):
+@pytest.mark.parametrize("error", [OSError("no room"), ValueError("no room in our own code")])
+async def test_work_that_fails_is_given_up_and_the_next_goes_on(background, caplog, error):
     lane = background.lane()
     results = []
 
     def fail():
-        raise OSError("no room")
+        raise error
 
     lane.submit(fail, results.append)
     lane.submit(lambda: 7, results.append)

@@ -90,7 +90,7 @@ def test_a_name_and_an_id_are_there_once(open_catalog, which):
     catalog.add_topic(first)
     second = topic("orders") if which == "name" else topic("others", topic_id=first.topic_id)
 
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(CatalogRefusedError):
         catalog.add_topic(second)
     assert open_catalog().topics() == [first]
 

@@ -3,8 +3,9 @@
 Does: creates topics one by one, or only checks them (`validate_only`). A topic is durable and usable when the answer
 names it without an error.
 Errors: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
-INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic named twice), KAFKA_STORAGE_ERROR. A topic with
-several faults is told the first in Kafka's order: name, configuration, replicas, partitions.
+INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic named twice), POLICY_VIOLATION (too many
+partitions in one request), KAFKA_STORAGE_ERROR. A topic with several faults is told the first in Kafka's order: name,
+configuration, replicas, partitions.
 Versions: 4 defaults for partitions and replicas; 5 the settings of the new topic; 7 its id.
 """
 
@@ -14,7 +15,7 @@ from exactlog.core.config.topic_configs import TopicConfig, describe_topic_confi
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import KafkaError
 from exactlog.core.model.ids import ZERO_UUID
-from exactlog.core.model.limits import PARTITIONS_PER_TOPIC_MAX
+from exactlog.core.model.limits import PARTITIONS_CREATED_PER_REQUEST_MAX, PARTITIONS_PER_TOPIC_MAX
 from exactlog.core.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -32,9 +33,16 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     named: dict[str, list[CreatableTopic]] = {}
     for topic in request.topics:
         named.setdefault(topic.name, []).append(topic)
+    partitions = sum(max(topic.num_partitions, len(topic.assignments), 1) for topic in request.topics)
     results = []
     for name, topics in named.items():
         try:
+            if partitions > PARTITIONS_CREATED_PER_REQUEST_MAX:
+                raise KafkaError(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"Excessively large number of partitions per request: {partitions} are asked for, "
+                    f"{PARTITIONS_CREATED_PER_REQUEST_MAX} is the most.",
+                )
             if len(topics) > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic '{name}' is named {len(topics)} times.")
             results.append(await _create(topics[0], context, validate_only=request.validate_only))

@@ -17,6 +17,7 @@ from exactlog.broker.topic_registry import Topic
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import KafkaError
 from exactlog.core.model.ids import ZERO_UUID
+from exactlog.core.model.limits import TOPICS_AUTO_CREATED_PER_REQUEST_MAX
 from exactlog.core.model.topic_name import INTERNAL_TOPICS, reason_name_is_invalid
 from exactlog.core.protocol.messages.metadata import (
     MetadataRequest,
@@ -59,7 +60,8 @@ def _names_to_create(request: MetadataRequest, context: RequestContext) -> list[
         topic.name for topic in request.topics if topic.name is not None and topic.topic_id == ZERO_UUID
     )
     known = context.broker.topics
-    return [name for name in names if known.by_name(name) is None and reason_name_is_invalid(name) is None]
+    missing = [name for name in names if known.by_name(name) is None and reason_name_is_invalid(name) is None]
+    return missing[:TOPICS_AUTO_CREATED_PER_REQUEST_MAX]
 
 
 def _answer(request: MetadataRequest, context: RequestContext, errors: Found) -> MetadataResponse:

@@ -144,7 +144,7 @@ class _Produce:
                     log_start_offset=partition.log_start_offset,
                 )
                 self._put(share, response)
-            self._send_if_complete()
+            self.context.finish(self._send_if_complete)
 
         partition.when_committed(when_committed)
 
@@ -166,7 +166,13 @@ class _Produce:
         if share.topic is None:
             return ""
         found = self.context.broker.topics.partition(share.topic.name, share.data.index)
-        return found.reason if isinstance(found, Stopped) else ""
+        match found:
+            case Stopped(reason=reason):
+                return reason
+            case PartitionLog():
+                return found.failure or ""
+            case _:
+                return ""
 
     def _put(self, share: _Share, response: PartitionProduceResponse) -> None:
         """One partition's result is known."""

@@ -36,6 +36,8 @@ TXN_IDS_REMEMBERED: Final = 10_000  # per partition: the stated window of free t
 # --- catalog -------------------------------------------------------------------------------------------------
 TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka's: room for suffixes below the 255 of file systems
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000  # one request may not exhaust the disk's directories
+PARTITIONS_CREATED_PER_REQUEST_MAX: Final = 10_000  # Kafka's; each takes a few disk syncs, and others wait
+TOPICS_AUTO_CREATED_PER_REQUEST_MAX: Final = 1_000  # the rest is made when the client asks again
 PRODUCER_ID_BLOCK_SIZE: Final = 1_000  # as KIP-730: one durable write for a thousand ids
 
 # --- metrics -------------------------------------------------------------------------------------------------
