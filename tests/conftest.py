@@ -12,6 +12,7 @@ from tests.peers.apache_kafka import ApacheKafka, kafka_jars
 from tests.peers.gate import in_ci, skip_without_peer
 from tests.peers.go_programs import build_go_program
 
+LONG_TIMEOUT_SECONDS = 3_600  # thousands of examples in place of fifty
 PEER_TIMEOUT_SECONDS = 900  # a first run downloads and builds what the peer needs
 
 # A busy machine is no failure: no deadlines, no complaint about slow generation.
@@ -36,7 +37,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("long") and not is_long:
             item.add_marker(pytest.mark.skip(reason="a full matrix: --long (make test-long) runs it"))
-        if item.get_closest_marker("peer") and not item.get_closest_marker("timeout"):
+        if is_long:
+            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_SECONDS), append=False)
+        elif item.get_closest_marker("peer") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(PEER_TIMEOUT_SECONDS))
         if "apache_kafka" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("apache_kafka"))  # one worker, so one broker for the whole run
