@@ -157,12 +157,10 @@ def test_syncs_of_what_is_there_succeed(filesystem, root):
         filesystem.sync_directory(f"{root}/missing")
 
 
-def test_what_is_not_there_has_no_size_no_bytes_and_no_time(filesystem, root):
-    for ask in (filesystem.file_size, filesystem.read_file, filesystem.modified_ms, filesystem.remove):
+def test_what_is_not_there_has_no_size_and_no_bytes(filesystem, root):
+    for ask in (filesystem.file_size, filesystem.read_file, filesystem.remove):
         with pytest.raises(FileNotFoundError):
             ask(f"{root}/missing")
-    write(filesystem, f"{root}/a", b"x")
-    assert filesystem.modified_ms(f"{root}/a") >= 0
 
 
 # --- names -------------------------------------------------------------------------------------------------------

@@ -61,10 +61,6 @@ class CountingFilesystem:
         self.note("file_size", path)
         return self._filesystem.file_size(path)
 
-    def modified_ms(self, path):
-        self.note("modified_ms", path)
-        return self._filesystem.modified_ms(path)
-
     def list_names(self, directory):
         self.note("list_names", directory)
         return self._filesystem.list_names(directory)

@@ -98,10 +98,6 @@ class ForgetfulFilesystem:
     def file_size(self, path):
         return self.open(path).size()
 
-    def modified_ms(self, path):
-        self.open(path)
-        return 0
-
     def list_names(self, directory):
         return list(self._directory(directory).entries)
 

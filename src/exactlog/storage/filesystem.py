@@ -55,9 +55,6 @@ class Filesystem(Protocol):
     def file_size(self, path: str) -> int:
         """The size of a file in bytes."""
 
-    def modified_ms(self, path: str) -> int:
-        """When a file was last written, in milliseconds since the epoch."""
-
     def list_names(self, directory: str) -> list[str]:
         """The names in a directory, in no order."""
 
@@ -150,9 +147,6 @@ class OsFilesystem:
 
     def file_size(self, path: str) -> int:
         return os.stat(path).st_size
-
-    def modified_ms(self, path: str) -> int:
-        return os.stat(path).st_mtime_ns // 1_000_000
 
     def list_names(self, directory: str) -> list[str]:
         return os.listdir(directory)
@@ -248,10 +242,6 @@ class MemoryFilesystem:
 
     def file_size(self, path: str) -> int:
         return self.open(path).size()
-
-    def modified_ms(self, path: str) -> int:
-        self.open(path)
-        return 0
 
     def list_names(self, directory: str) -> list[str]:
         if directory not in self._directories:

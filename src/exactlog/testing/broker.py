@@ -34,6 +34,8 @@ class HostedNode(Protocol):
     async def stop(self) -> None: ...
     def kill(self) -> None: ...
     def metrics(self) -> dict[str, float]: ...
+    @property
+    def stop_reason(self) -> str | None: ...
 
 
 class BrokerNotRunningError(ExactlogError):
@@ -203,6 +205,10 @@ class Broker:
     def _running_node(self) -> HostedNode:
         if self._node is None:
             raise _not_running()
+        if self._node.stop_reason is not None:
+            raise BrokerNotRunningError(
+                f"the broker has stopped by itself: {self._node.stop_reason}", hint="restart() starts it again"
+            )
         return self._node
 
     def _kill_node(self) -> None:

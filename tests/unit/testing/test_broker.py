@@ -16,6 +16,7 @@ class FakeNode:
         self.port = config.port or 4711
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self.done = []
+        self.stop_reason = None
 
     async def start(self):
         if self.config.num_partitions == 13:
@@ -126,6 +127,17 @@ def test_a_killed_broker_keeps_its_address_and_refuses_calls_until_restarted(mak
             broker.kill()
         broker.restart()
         assert broker.metrics()
+
+
+def test_a_broker_that_stopped_by_itself_says_why_until_it_is_restarted(nodes, make_node):
+    with Broker(make_node=make_node) as broker:
+        nodes[0].stop_reason = "a sync failed"
+        with pytest.raises(BrokerNotRunningError, match="stopped by itself: a sync failed"):
+            broker.metrics()
+
+        broker.restart()
+
+        assert broker.metrics() == {"exactlog_topics": 2.0}
 
 
 def test_a_broker_that_was_never_started_says_so(make_node):
