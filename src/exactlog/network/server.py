@@ -1,6 +1,7 @@
 """The TCP server: it listens, keeps the set of connections, and holds them to their limits together."""
 
 import asyncio
+import errno
 import itertools
 import logging
 import socket
@@ -18,6 +19,11 @@ _logger = logging.getLogger(__name__)
 
 _LISTEN_BACKLOG: Final = 1024  # connections the kernel may queue while one turn of the loop runs
 _SWEEP_INTERVAL_MS_MAX: Final = 5_000
+
+_HINTS: Final = {
+    errno.EADDRINUSE: "stop what listens there, or choose another port (0 takes a free one)",
+    errno.EACCES: "choose a port from 1024 on, or 0 for a free one",
+}
 
 
 class ListenError(ExactlogError):
@@ -95,7 +101,7 @@ class TcpServer:
         except OSError as error:
             raise ListenError(
                 f"cannot listen on {host}:{port}: {error.strerror or error}",
-                hint="stop what listens there, or choose another host or port (port 0 takes a free one)",
+                hint=_HINTS.get(error.errno or 0, "choose an address of this machine, such as 127.0.0.1"),
             ) from error
         address = listening.getsockname()
         self._is_accepting = True

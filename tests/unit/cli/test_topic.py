@@ -54,6 +54,7 @@ def test_without_settings_of_its_own_none_are_shown(run, name):
 def test_a_topic_that_exists_is_a_conflict_unless_that_is_fine(run, exactlog_topic):
     ran = run("topic", "create", exactlog_topic)
     assert (ran.code, ran.error["kafka_error"]) == (4, 36)
+    assert "--if-not-exists" in ran.error["hint"]
 
     ran = run("topic", "create", exactlog_topic, "--if-not-exists")
     assert (ran.code, ran.value["created"]) == (0, False)

@@ -60,7 +60,10 @@ def create(
         try:
             created = await client.create_topic(name, partition_count=count, configs=configs)
         except KafkaError as error:
-            if not if_not_exists or error.kafka_error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            if error.kafka_error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+            if not if_not_exists:
+                error.hint = "With --if-not-exists a topic that is there already is fine."
                 raise
             return {**topic_row(await client.describe_topic(name)), "created": False}
         return {**topic_row(created), "created": True}
