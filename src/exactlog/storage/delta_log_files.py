@@ -75,6 +75,14 @@ class DeltaLogFiles:
             except DamageError as error:
                 yield DamagedCheckpoint(version, str(error))
 
+    def newest_checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint that is not damaged; None where there is none."""
+        return next((found for found in self.checkpoints() if isinstance(found, Checkpoint)), None)
+
+    def checkpoint_size(self, version: DeltaVersion) -> int:
+        """The size of the checkpoint of a version, in bytes."""
+        return self._filesystem.file_size(f"{self.directory}/{print_checkpoint_name(version)}")
+
     def read_commit(self, version: DeltaVersion) -> tuple[DecodedCommit, int]:
         """The delta commit of a version, and the size of its document in bytes.
 

@@ -18,9 +18,11 @@ from msgspec import Struct
 
 from exactlog.core.deltalog.canonical_json import print_crc
 from exactlog.core.deltalog.checkpoint_format import Checkpoint
+from exactlog.core.deltalog.checkpoint_policy import LastCheckpoint
 from exactlog.core.deltalog.commit_format import DecodedCommit
 from exactlog.core.deltalog.log_path import is_temporary_name, parse_segment_file_name
 from exactlog.core.deltalog.table_state import TableState
+from exactlog.core.deltalog.timestamps import parse_timestamp
 from exactlog.core.log.producer_state import ProducerStates
 from exactlog.core.model.errors import DamageError, DecodeError
 from exactlog.core.model.ids import DeltaVersion, Offset
@@ -42,7 +44,7 @@ class RecoveredLog(Struct):
     producers: ProducerStates
     segments: list[Segment]
     """In order of base offset; empty before the first record."""
-    last_checkpoint: Checkpoint | None
+    last_checkpoint: LastCheckpoint | None
     commit_bytes_since_checkpoint: int
     adopted: list[Group]
     """Valid batches behind the last version (`interval` and `none`); producers and indexes know them, the table does
@@ -172,7 +174,10 @@ class _Recovery:
         self.log.table = TableState.from_checkpoint(checkpoint, table=self._name)
         self.log.producers = producers_of(checkpoint)
         self.log.segments = [self._files.attach(self._directory, entry) for entry in checkpoint.segments]
-        self.log.last_checkpoint = checkpoint
+        self.log.last_checkpoint = LastCheckpoint(
+            written_ms=parse_timestamp(checkpoint.timestamp),
+            size_bytes=self._delta_log.checkpoint_size(checkpoint.version),
+        )
 
     def _missing_bytes(self, checkpoint: Checkpoint) -> str | None:
         for entry in checkpoint.segments:
@@ -235,10 +240,14 @@ class _Recovery:
 
     def _segment(self, name: str, header: BatchHeader) -> Segment:
         if not self.log.segments or self.log.segments[-1].name != name:
-            if self.log.segments:
-                self.log.segments[-1].seal_now()
-            self.log.segments.append(self._files.new(self._directory, base_offset=header.base_offset))
+            self._begin_segment(self._files.new(self._directory, base_offset=header.base_offset))
         return self.log.segments[-1]
+
+    def _begin_segment(self, segment: Segment) -> None:
+        """The one before it will not grow any more."""
+        if self.log.segments:
+            self.log.segments[-1].seal_now()
+        self.log.segments.append(segment)
 
     def _apply(self, segment: Segment, header: BatchHeader, position: int) -> None:
         segment.on_appended(header, position)
@@ -247,9 +256,7 @@ class _Recovery:
 
     def _adopt(self, group: Group) -> None:
         if group.is_new_segment:
-            if self.log.segments:
-                self.log.segments[-1].seal_now()
-            self.log.segments.append(group.segment)
+            self._begin_segment(group.segment)
         for header, position, _ in group.batches:
             self._apply(group.segment, header, position)
         self.log.adopted.append(group)

@@ -11,8 +11,6 @@ from uuid import UUID
 from msgspec import UNSET, Struct
 
 from exactlog.core.config.topic_configs import TopicConfig
-from exactlog.core.deltalog.checkpoint_format import Checkpoint, encode_checkpoint
-from exactlog.core.deltalog.checkpoint_policy import LastCheckpoint
 from exactlog.core.deltalog.commit_format import FORMAT_VERSION, TableMetadata
 from exactlog.core.deltalog.log_path import (
     CREATING_DIRECTORY,
@@ -21,7 +19,7 @@ from exactlog.core.deltalog.log_path import (
     print_partition_directory_name,
 )
 from exactlog.core.deltalog.table_state import TableState
-from exactlog.core.deltalog.timestamps import format_timestamp, parse_timestamp
+from exactlog.core.deltalog.timestamps import format_timestamp
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.errors import DamageError
 from exactlog.core.model.ids import DeltaVersion, TimestampMs, TopicPartition
@@ -135,7 +133,7 @@ class PartitionStore:
             if CREATION in delta_log.versions:
                 metadata = delta_log.read_commit(CREATION)[0].commit.metadata
                 return None if metadata is UNSET else metadata.topic_id
-            found = next((found for found in delta_log.checkpoints() if isinstance(found, Checkpoint)), None)
+            found = delta_log.newest_checkpoint()
         except (DamageError, OSError):
             return None
         return None if found is None else found.metadata.topic_id
@@ -170,7 +168,7 @@ class PartitionStore:
             directory,
             settings,
             background,
-            last=_last_checkpoint(log.last_checkpoint),
+            last=log.last_checkpoint,
             commit_bytes_since=log.commit_bytes_since_checkpoint,
         )
         return PartitionLog(
@@ -255,12 +253,3 @@ def _sync_all(filesystem: Filesystem, directory: str, log: RecoveredLog) -> None
         filesystem.open(f"{delta_log}/{name}").sync()
     filesystem.sync_directory(delta_log)
     filesystem.sync_directory(directory)
-
-
-def _last_checkpoint(checkpoint: Checkpoint | None) -> LastCheckpoint | None:
-    """When the newest checkpoint was written, and how many bytes it has, as near as its content tells."""
-    if checkpoint is None:
-        return None
-    return LastCheckpoint(
-        written_ms=parse_timestamp(checkpoint.timestamp), size_bytes=len(encode_checkpoint(checkpoint))
-    )

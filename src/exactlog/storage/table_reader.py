@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from exactlog.core.deltalog.as_of import VersionExpired, VersionFound, VersionUnknown, find_version, find_version_at
-from exactlog.core.deltalog.checkpoint_format import Checkpoint, SegmentEntry
+from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.commit_format import DeltaCommit, TableMetadata
 from exactlog.core.deltalog.log_path import parse_partition_directory_name
 from exactlog.core.deltalog.table_state import TableSegment, TableSnapshot, TableState
@@ -61,7 +61,7 @@ class TableReader:
         directory = directory.rstrip("/")
         self.name = directory.rpartition("/")[2]
         self._delta_log = DeltaLogFiles(filesystem, directory)
-        checkpoint = next((found for found in self._delta_log.checkpoints() if isinstance(found, Checkpoint)), None)
+        checkpoint = self._delta_log.newest_checkpoint()
         if checkpoint is None:
             state = TableState(table=self.name)
         else:

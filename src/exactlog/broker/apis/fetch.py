@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from msgspec import Struct
 
 from exactlog.broker.delayed_fetch import DelayedFetch
-from exactlog.broker.partition_lookup import check_leader_epoch, closed_partitions, find_partition, open_partitions
+from exactlog.broker.partition_lookup import check_leader_epoch, find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
 from exactlog.broker.topic_registry import Topic
 from exactlog.core.codec.wire_types import Buffer
@@ -44,6 +44,7 @@ class Asked(Struct, frozen=True):
     request: FetchPartition
     partition: PartitionLog | None
     error: ErrorCode
+    topic: Topic | None = None
 
 
 class AskedTopic(Struct, frozen=True):
@@ -59,21 +60,26 @@ def handle(
     """Answers with what there is, or waits until there is enough."""
     if request.session_id != 0:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-    closed = closed_partitions(context.broker.topics, _keys(request, context))
+    asked = _look_up_all(request, context)
+    closed = [
+        TopicPartition(part.topic.name, part.request.partition)
+        for topic in asked
+        for part in topic.partitions
+        if part.error is ErrorCode.LEADER_NOT_AVAILABLE and part.topic is not None
+    ]
     if closed:
         return _handle_when_open(request, context, closed)
-    return _fetch(request, context)
+    return _fetch(request, context, asked)
 
 
 async def _handle_when_open(
     request: FetchRequest, context: RequestContext, closed: list[TopicPartition]
 ) -> FetchResponse | None:
     await open_partitions(context.broker.topics, closed)
-    return _fetch(request, context)
+    return _fetch(request, context, _look_up_all(request, context))
 
 
-def _fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
-    asked = _look_up_all(request, context)
+def _fetch(request: FetchRequest, context: RequestContext, asked: list[AskedTopic]) -> FetchResponse | None:
     answer = _read(request, context, asked)
     watched = [part.partition for topic in asked for part in topic.partitions if part.partition is not None]
     if answer.bytes_read >= request.min_bytes or answer.has_error or request.max_wait_ms <= 0 or not watched:
@@ -100,16 +106,6 @@ def _look_up_all(request: FetchRequest, context: RequestContext) -> list[AskedTo
     ]
 
 
-def _keys(request: FetchRequest, context: RequestContext) -> list[TopicPartition]:
-    return [
-        TopicPartition(found.name, part.partition)
-        for topic in request.topics
-        for found in (_find_topic(topic, context),)
-        if found is not None
-        for part in topic.partitions
-    ]
-
-
 def _find_topic(topic: FetchTopic, context: RequestContext) -> Topic | None:
     if context.api_version >= TOPIC_IDS_SINCE:
         return context.broker.topics.by_id(topic.topic_id)
@@ -122,7 +118,7 @@ def _look_up(context: RequestContext, topic: Topic | None, part: FetchPartition)
         return Asked(part, None, ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     found = find_partition(context.broker.topics, topic.name, part.partition)
     if isinstance(found, ErrorCode):
-        return Asked(part, None, found)
+        return Asked(part, None, found, topic)
     try:
         check_leader_epoch(context, part.current_leader_epoch)
     except KafkaError as error:
@@ -165,8 +161,6 @@ def _read_partition(request: FetchRequest, asked: Asked, *, bytes_left: int, is_
     partition = asked.partition
     if partition is None:
         return _failed(asked.request.partition, asked.error)
-    if partition.failure is not None:
-        return _failed(asked.request.partition, ErrorCode.KAFKA_STORAGE_ERROR)
     offset = asked.request.fetch_offset
     is_committed_only = request.isolation_level == READ_COMMITTED
     end = partition.last_stable_offset if is_committed_only else partition.high_watermark
