@@ -1,6 +1,7 @@
 """`exactlog serve` as a process of its own: started, killed without mercy, started again at the same port."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,14 +22,17 @@ STOP_SECONDS_MAX = 10
 class ServedBroker:
     """One broker over one data directory; a context manager that leaves no process behind.
 
+    Args:
+        port: 0: any free one.
+
     Attributes:
         port: where it listens, the same after a restart.
         ready: its ready line: version, pid, flush_mode and more.
         start_seconds: how long the last start took, from the command to the ready line.
     """
 
-    def __init__(self, data_directory: Path, *, log: Path, options: Sequence[str] = ()) -> None:
-        self.port = 0
+    def __init__(self, data_directory: Path, *, log: Path, options: Sequence[str] = (), port: int = 0) -> None:
+        self.port = port
         self.ready: dict[str, Any] = {}
         self.start_seconds = 0.0
         self._data_directory = data_directory
@@ -40,6 +44,11 @@ class ServedBroker:
     def address(self) -> str:
         """What a client calls `bootstrap.servers`."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it does not run, whoever ended it."""
+        return self._process is None or self._process.poll() is not None
 
     def __enter__(self) -> Self:
         try:
@@ -54,20 +63,25 @@ class ServedBroker:
     ) -> None:
         self.stop()
 
-    def start(self) -> None:
+    def start(self, *, kill_at: str | None = None) -> None:
         """Start it, at the port it had before if there was one.
+
+        Args:
+            kill_at: the fault point where it is to die by SIGKILL (`EXACTLOG_KILL_AT`).
 
         Raises:
             DemoFailedError: it did not become ready.
         """
         began = time.monotonic()
         where = ("--data-dir", str(self._data_directory), "--port", str(self.port))
+        environment = os.environ if kill_at is None else os.environ | {"EXACTLOG_KILL_AT": kill_at}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [str(EXACTLOG), "serve", *where, "--print-ready", "json", *self._options],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env=environment,
                 start_new_session=True,  # an interrupt at the terminal is for us; we stop it in order
             )
         assert self._process.stdout is not None
@@ -84,6 +98,22 @@ class ServedBroker:
         """SIGTERM, and SIGKILL when that does not help."""
         if self._process is not None:
             self._end(signal.SIGTERM)
+
+    def wait_killed(self) -> None:
+        """Wait for the SIGKILL that somebody else sends.
+
+        Raises:
+            DemoFailedError: it runs on, or ended some other way.
+        """
+        assert self._process is not None
+        try:
+            code = self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            code = None
+        if code != -signal.SIGKILL:
+            story = self._log.read_text(errors="replace").strip()
+            raise DemoFailedError(f"the broker was not killed, its exit code is {code}; it said:\n{story}")
 
     def _wait_ready(self, output: IO[bytes]) -> dict[str, Any]:
         """The ready line. A broker that says nothing is killed after a while, which ends the wait."""

@@ -1,29 +1,31 @@
 """What every implementation of the file system port does alike."""
 
+import errno
 import os
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from exactlog.storage.filesystem import MemoryFilesystem, OsFilesystem
-from tests.support.counting_filesystem import CountingFilesystem, Operation
+from exactlog.testing import FailingFilesystem, Operation
+from tests.support.counting_filesystem import CountingFilesystem
 from tests.support.descriptors import open_descriptors
-from tests.support.forgetful_filesystem import ForgetfulFilesystem
+
+IMPLEMENTATIONS = {
+    "os": OsFilesystem,
+    "memory": MemoryFilesystem,
+    "counting": lambda: CountingFilesystem(MemoryFilesystem()),
+    "failing": FailingFilesystem,
+}
 
 
-@pytest.fixture(params=["os", "memory", "counting", "forgetful"])
+@pytest.fixture(params=IMPLEMENTATIONS)
 def filesystem(request):
-    match request.param:
-        case "os":
-            return OsFilesystem()
-        case "memory":
-            return MemoryFilesystem()
-        case "forgetful":
-            return ForgetfulFilesystem()
-        case _:
-            return CountingFilesystem(MemoryFilesystem())
+    return IMPLEMENTATIONS[request.param]()
 
 
 @pytest.fixture
@@ -107,6 +109,32 @@ def test_a_gap_that_was_never_written_reads_as_zeros(filesystem, root):
     assert file.read_at(10, 0) == b"\0\0\0\0x"
 
 
+def test_nothing_written_behind_the_end_makes_no_gap(filesystem, root):
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write_at((), 10)
+    file.write_at((b"", b""), 10)
+
+    assert file.size() == 0
+
+
+def test_a_buffer_may_be_used_again_once_it_is_written(filesystem, root):
+    file = filesystem.open(f"{root}/a", create=True)
+    buffer = bytearray(b"first")
+    file.write_at((buffer,), 0)
+    buffer[:] = b"other"
+
+    assert file.read_at(5, 0) == b"first"
+
+
+def test_what_was_read_does_not_change_with_the_file(filesystem, root):
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write_at((b"first",), 0)
+    found, all_of_it = file.read_at(5, 0), filesystem.read_file(f"{root}/a")
+    file.write_at((b"other",), 0)
+
+    assert found == all_of_it == b"first"
+
+
 def test_any_number_of_buffers_is_written_whole(filesystem, root):
     file = filesystem.open(f"{root}/a", create=True)
     buffers = [b"%04d" % number for number in range(5_000)]
@@ -127,6 +155,27 @@ def test_truncating_cuts_or_extends_with_zeros(filesystem, root):
     assert filesystem.read_file(f"{root}/a") == b"12\0\0"
 
 
+def test_cut_off_bytes_do_not_come_back(filesystem, root):
+    file = filesystem.open(f"{root}/a", create=True)
+    file.write_at((b"12345",), 0)
+    file.truncate(2)
+    file.write_at((b"x",), 6)
+
+    assert filesystem.read_file(f"{root}/a") == b"12\0\0\0\0x"
+
+
+def test_a_file_opened_to_be_read_cannot_be_changed(filesystem, root):
+    write(filesystem, f"{root}/a", b"kept")
+    file = filesystem.open(f"{root}/a", read_only=True)
+
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        file.write_at((b"x",), 0)
+    with pytest.raises(OSError, match="Invalid argument"):
+        file.truncate(0)
+    assert file.read_at(10, 0) == filesystem.read_file(f"{root}/a") == b"kept"
+    file.sync_data()
+
+
 def test_a_file_opened_twice_is_one_file(filesystem, root):
     first = filesystem.open(f"{root}/a", create=True)
     second = filesystem.open(f"{root}/a", read_only=True)
@@ -145,6 +194,24 @@ def test_an_open_file_outlives_its_name(filesystem, root):
 
     assert file.read_at(10, 0) == b"old!"
     assert filesystem.read_file(f"{root}/a") == b"another"
+
+
+def test_an_open_file_outlives_being_replaced(filesystem, root):
+    write(filesystem, f"{root}/a", b"old")
+    old = filesystem.open(f"{root}/a")
+    write(filesystem, f"{root}/b", b"new")
+    filesystem.rename(f"{root}/b", f"{root}/a")
+
+    assert old.read_at(10, 0) == b"old"
+    assert filesystem.read_file(f"{root}/a") == b"new"
+
+
+def test_an_open_file_goes_along_with_its_new_name(filesystem, root):
+    file = filesystem.open(f"{root}/a", create=True)
+    filesystem.rename(f"{root}/a", f"{root}/b")
+    file.write_at((b"x",), 0)
+
+    assert filesystem.read_file(f"{root}/b") == b"x"
 
 
 def test_syncs_of_what_is_there_succeed(filesystem, root):
@@ -176,6 +243,36 @@ def test_a_directory_lists_its_names_and_no_deeper(filesystem, root):
     assert filesystem.exists(f"{root}/d/e")
     with pytest.raises(FileNotFoundError):
         filesystem.list_names(f"{root}/missing")
+
+
+def test_a_list_of_names_is_not_changed_later(filesystem, root):
+    write(filesystem, f"{root}/a", b"")
+    names = filesystem.list_names(root)
+    write(filesystem, f"{root}/b", b"")
+
+    assert names == ["a"]
+
+
+def test_a_file_is_no_directory(filesystem, root):
+    write(filesystem, f"{root}/a", b"x")
+    write(filesystem, f"{root}/b", b"y")
+
+    for refused in (
+        lambda: filesystem.list_names(f"{root}/a"),
+        lambda: filesystem.sync_directory(f"{root}/a"),
+        lambda: filesystem.remove_directory(f"{root}/a"),
+        lambda: filesystem.open(f"{root}/a/c"),
+        lambda: filesystem.open(f"{root}/a/c", create=True),
+        lambda: filesystem.read_file(f"{root}/a/c/d"),
+        lambda: filesystem.remove(f"{root}/a/c"),
+        lambda: filesystem.rename(f"{root}/b", f"{root}/a/c"),
+        lambda: filesystem.link(f"{root}/b", f"{root}/a/c"),
+        lambda: filesystem.make_directories(f"{root}/a/c/d"),
+    ):
+        with pytest.raises(NotADirectoryError):
+            refused()
+    assert not filesystem.exists(f"{root}/a/c")
+    assert sorted(filesystem.list_names(root)) == ["a", "b"]
 
 
 def test_making_a_directory_again_changes_nothing(filesystem, root):
@@ -226,6 +323,54 @@ def test_a_rename_replaces_a_file_of_that_name(filesystem, root):
     assert filesystem.read_file(f"{root}/b") == b"new"
     with pytest.raises(FileNotFoundError):
         filesystem.rename(f"{root}/a", f"{root}/c")
+
+
+def test_a_rename_to_another_name_of_the_same_file_keeps_both(filesystem, root):
+    write(filesystem, f"{root}/a", b"x")
+    filesystem.link(f"{root}/a", f"{root}/b")
+    filesystem.rename(f"{root}/a", f"{root}/b")
+
+    assert sorted(filesystem.list_names(root)) == ["a", "b"]
+
+
+def test_a_rename_never_puts_a_file_in_the_place_of_a_directory_nor_one_of_these_in_that_of_a_file(filesystem, root):
+    write(filesystem, f"{root}/a", b"x")
+    filesystem.make_directories(f"{root}/d")
+
+    with pytest.raises(IsADirectoryError):
+        filesystem.rename(f"{root}/a", f"{root}/d")
+    with pytest.raises(NotADirectoryError):
+        filesystem.rename(f"{root}/d", f"{root}/a")
+    assert filesystem.read_file(f"{root}/a") == b"x"
+    assert filesystem.list_names(f"{root}/d") == []
+
+
+def test_a_rename_into_a_missing_directory_changes_nothing(filesystem, root):
+    write(filesystem, f"{root}/a", b"x")
+    filesystem.make_directories(f"{root}/d")
+
+    for source in ("a", "d"):
+        with pytest.raises(FileNotFoundError):
+            filesystem.rename(f"{root}/{source}", f"{root}/missing/b")
+    assert sorted(filesystem.list_names(root)) == ["a", "d"]
+
+
+def test_a_directory_is_never_moved_into_itself(filesystem, root):
+    filesystem.make_directories(f"{root}/d/e")
+
+    with pytest.raises(OSError, match="Invalid argument"):
+        filesystem.rename(f"{root}/d", f"{root}/d/e/f")
+    assert filesystem.list_names(root) == ["d"]
+
+
+def test_a_renamed_directory_replaces_an_empty_one(filesystem, root):
+    filesystem.make_directories(f"{root}/new")
+    write(filesystem, f"{root}/new/a", b"x")
+    filesystem.make_directories(f"{root}/old")
+    filesystem.rename(f"{root}/new", f"{root}/old")
+
+    assert filesystem.list_names(root) == ["old"]
+    assert filesystem.read_file(f"{root}/old/a") == b"x"
 
 
 def test_a_rename_to_the_same_name_changes_nothing(filesystem, root):
@@ -284,6 +429,38 @@ def test_a_link_never_takes_a_name_that_is_in_use(filesystem, root):
         filesystem.link(f"{root}/a", f"{root}/missing/c")
 
 
+def test_a_directory_gets_no_second_name(filesystem, root):
+    filesystem.make_directories(f"{root}/d")
+
+    with pytest.raises((PermissionError, IsADirectoryError)):
+        filesystem.link(f"{root}/d", f"{root}/e")
+    assert filesystem.list_names(root) == ["d"]
+
+
+@pytest.mark.parametrize("take", ["link", "create"])
+def test_a_name_is_taken_once_however_many_threads_want_it(filesystem, root, take):
+    write(filesystem, f"{root}/mine", b"")
+
+    def wins(name):
+        try:
+            if take == "link":
+                filesystem.link(f"{root}/mine", name)
+            else:
+                filesystem.open(name, create=True, exclusive=True)
+        except FileExistsError:
+            return False
+        return True
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            names = [f"{root}/{number}" for number in range(200) for _ in range(4)]
+            assert sum(threads.map(wins, names)) == 200
+    finally:
+        sys.setswitchinterval(before)
+
+
 def test_a_file_is_read_while_another_thread_makes_it_longer(filesystem, root):
     """A reader on the event loop beside a round on its thread."""
     file = filesystem.open(f"{root}/a", create=True)
@@ -305,6 +482,58 @@ def test_a_file_is_read_while_another_thread_makes_it_longer(filesystem, root):
         sys.setswitchinterval(before)
 
     assert file.size() == 4096 + 20_000 * 8
+
+
+# --- all of it -----------------------------------------------------------------------------------------------------
+
+NAMES = ["a", "b", "d", "e", "d/a", "d/b", "d/e", "a/b", "d/e/a"]
+names = st.sampled_from(NAMES)
+small = st.integers(0, 40)
+calls = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), names, st.binary(max_size=30), small),
+        st.tuples(st.just("truncate"), names, small),
+        st.tuples(st.sampled_from(["create", "create_new", "read", "read_some", "remove"]), names),
+        st.tuples(st.sampled_from(["make_directories", "remove_directory", "list", "sync_directory", "exists"]), names),
+        st.tuples(st.sampled_from(["rename", "link"]), names, names),
+    ),
+    max_size=25,
+)
+
+
+def carry_out(filesystem, root, call, *arguments):
+    """What the call gives: a value, or the kind of its error."""
+    paths = [f"{root}/{argument}".rstrip("/") if isinstance(argument, str) else argument for argument in arguments]
+    path = paths[0]
+    try:
+        match call:
+            case "write":
+                return filesystem.open(path).write_at((paths[1],), paths[2])
+            case "truncate":
+                return filesystem.open(path).truncate(paths[1])
+            case "create" | "create_new":
+                return filesystem.open(path, create=True, exclusive=call == "create_new").size()
+            case "read":
+                return filesystem.read_file(path)
+            case "read_some":
+                return filesystem.open(path, read_only=True).read_at(20, 5)
+            case "list":
+                return sorted(filesystem.list_names(path))
+            case _:
+                return getattr(filesystem, call)(*paths)
+    except OSError as error:
+        return "a directory" if error.errno in {errno.EPERM, errno.EISDIR} else error.errno
+
+
+@given(calls=calls)
+def test_they_all_do_the_same(calls):
+    with tempfile.TemporaryDirectory() as directory:
+        filesystems = [make() for make in IMPLEMENTATIONS.values()]
+        for filesystem in filesystems:
+            filesystem.make_directories(directory)
+        for call in [*calls, *(("read", name) for name in NAMES), *(("list", name) for name in [*NAMES, ""])]:
+            expected, *given = [carry_out(filesystem, directory, *call) for filesystem in filesystems]
+            assert given == [expected] * len(given), call
 
 
 # --- the operating system's own ways -----------------------------------------------------------------------------
@@ -375,41 +604,3 @@ def test_the_counting_file_system_lets_a_test_step_in_first():
     filesystem.before = lambda operation: None
 
     assert not filesystem.exists("/d/a")
-
-
-# --- the one whose power can be cut ------------------------------------------------------------------------------
-
-
-def test_after_a_power_cut_only_synced_bytes_under_synced_names_are_certain():
-    filesystem = ForgetfulFilesystem()
-    filesystem.make_directories("/d")
-    filesystem.sync_directory("/")
-    synced = filesystem.open("/d/synced", create=True)
-    synced.write_at((b"certain",), 0)
-    synced.sync_data()
-    filesystem.open("/d/no bytes", create=True).write_at((b"lost",), 0)
-    filesystem.sync_directory("/d")
-    synced.write_at((b" and more",), 7)
-    filesystem.open("/d/no name", create=True).sync()
-
-    after = filesystem.after_power_cut()
-
-    assert sorted(after.list_names("/d")) == ["no bytes", "synced"]
-    assert after.read_file("/d/synced") == b"certain"
-    assert after.read_file("/d/no bytes") == b""
-
-
-def test_after_a_power_cut_anything_more_may_be_there():
-    filesystem = ForgetfulFilesystem()
-    filesystem.make_directories("/d")
-    filesystem.sync_directory("/")
-    filesystem.open("/d/a", create=True).write_at((b"12345",), 0)
-    filesystem.sync_directory("/d")
-    filesystem.rename("/d/a", "/d/b")
-
-    seen = set()
-    for seed in range(200):
-        after = filesystem.after_power_cut(Random(seed))
-        seen.add(tuple(sorted((name, after.read_file(f"/d/{name}")) for name in after.list_names("/d"))))
-
-    assert {(), (("a", b""),), (("b", b"12345"),), (("a", b"123"),), (("a", b"12345"), ("b", b"12345"))} <= seen

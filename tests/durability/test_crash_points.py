@@ -11,8 +11,7 @@ import pytest
 
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.storage.settings import FlushMode
-from tests.support.counting_filesystem import CountingFilesystem
-from tests.support.forgetful_filesystem import ForgetfulFilesystem
+from exactlog.testing import Crashed, FailingFilesystem
 from tests.support.partitions import (
     DataDirectory,
     copy_of,
@@ -28,8 +27,12 @@ PRODUCERS = 3
 ROUNDS = [1, 2, 1, 3, 1, 1, 7, 1, 2, 1, 1, 4, 1]  # how many batches each brings
 
 
-class Crash(BaseException):
-    """The end of the process, here and now."""
+def failing_filesystem():
+    """One that has a data directory, and tears what is written in small pieces, as the batches here are small."""
+    filesystem = FailingFilesystem(sector_bytes=16)
+    filesystem.make_directories("/data")
+    filesystem.sync_directory("/")
+    return filesystem
 
 
 class Life:
@@ -37,10 +40,7 @@ class Life:
 
     def __init__(self, flush_mode):
         self.flush_mode = flush_mode
-        self.forgetful = ForgetfulFilesystem()
-        self.forgetful.make_directories("/data")
-        self.forgetful.sync_directory("/")
-        self.filesystem = CountingFilesystem(self.forgetful)
+        self.filesystem = failing_filesystem()
         self.disk = DataDirectory(self.filesystem, config=CONFIG, flush_mode=flush_mode, **SETTINGS)
         self.partition = self.disk.make()
         self.filesystem.clear()
@@ -48,16 +48,10 @@ class Life:
         self.synced = 0  # how many of the records a finished sync covers
 
     def crash_at(self, step):
-        steps = iter(range(step, -1, -1))
-
-        def before(operation):
-            if next(steps, 0) == 0:
-                raise Crash(operation)
-
-        self.filesystem.before = before
+        self.filesystem.crash_at(step)
         try:
             self.run()
-        except Crash:
+        except Crashed:
             return True
         return False
 
@@ -93,7 +87,7 @@ def steps_of(flush_mode):
     life = Life(flush_mode)
     life.run()
     assert len(life.partition.segments) >= 4
-    return len(life.filesystem.operations)
+    return life.filesystem.steps
 
 
 def check_reopened(life, filesystem, *, at_least, is_replay_whole=True):
@@ -132,25 +126,10 @@ def test_after_a_crash_at_any_operation_all_that_was_acknowledged_is_there_once(
     for step in range(steps_of(flush_mode)):
         life = Life(flush_mode)
         assert life.crash_at(step)
-        found = check_reopened(life, copy_of_current(life), at_least=life.acknowledged)
+        found = check_reopened(life, life.filesystem.after_kill(), at_least=life.acknowledged)
         if flush_mode is FlushMode.COMMIT:
             assert is_between_groups(found, life), "a group is there whole or not at all"
         life.disk.close()
-
-
-def copy_of_current(life):
-    """What a process that was killed leaves: all it has handed to the operating system."""
-    return life.forgetful.after_power_cut(_Everything())
-
-
-class _Everything:
-    """Stands for a random choice that always keeps what was written."""
-
-    def choice(self, options):
-        return options[1]
-
-    def randint(self, low, high):
-        return high
 
 
 def is_between_groups(found, life):
@@ -160,7 +139,7 @@ def is_between_groups(found, life):
         after_round += batches
         ends.add(after_round)
     bases = {segment.base_offset for segment in life.partition.segments} | {
-        group.base_offset for group, _ in life.partition._in_flight
+        group.base_offset for carried in life.partition._in_flight for group in carried.groups
     }
     return len(found) in ends | bases
 
@@ -171,7 +150,7 @@ def test_after_a_power_cut_at_any_operation_all_that_was_acknowledged_is_there_o
         life = Life(FlushMode.COMMIT)
         assert life.crash_at(step)
         for random in (None, Random(step), Random(-step)):
-            check_reopened(life, life.forgetful.after_power_cut(random), at_least=life.acknowledged)
+            check_reopened(life, life.filesystem.after_power_cut(random), at_least=life.acknowledged)
         life.disk.close()
 
 
@@ -180,7 +159,7 @@ def test_interval_keeps_over_a_power_cut_all_that_its_last_sync_covered():
         life = Life(FlushMode.INTERVAL)
         assert life.crash_at(step)
         for random in (None, Random(step), Random(-step)):
-            left = life.forgetful.after_power_cut(random)
+            left = life.filesystem.after_power_cut(random)
             check_reopened(life, left, at_least=life.synced, is_replay_whole=False)
         life.disk.close()
 
@@ -190,7 +169,7 @@ def test_none_keeps_over_a_power_cut_a_run_of_what_was_sent_and_opens():
         life = Life(FlushMode.NONE)
         assert life.crash_at(step)
         for random in (None, Random(step), Random(-step)):
-            check_reopened(life, life.forgetful.after_power_cut(random), at_least=0, is_replay_whole=False)
+            check_reopened(life, life.filesystem.after_power_cut(random), at_least=0, is_replay_whole=False)
         life.disk.close()
 
 
@@ -202,61 +181,52 @@ def test_what_was_written_without_syncs_is_durable_once_the_mode_promises_that(b
     reopened = life.disk.open()
     assert values_of(reopened) == [value for value, _ in life.sent]
 
-    with DataDirectory(life.forgetful.after_power_cut(), config=CONFIG, **SETTINGS) as after:
+    with DataDirectory(life.filesystem.after_power_cut(), config=CONFIG, **SETTINGS) as after:
         assert state_of(after.open()) == state_of(reopened)
 
 
 @pytest.mark.parametrize("flush_mode", FlushMode)
 def test_a_crash_at_any_operation_of_a_recovery_changes_nothing_for_the_next(flush_mode):
-    for step in range(20, steps_of(flush_mode), 23):
+    crashes = 0
+    for step in range(20, steps_of(flush_mode), 7):
         life = Life(flush_mode)
         assert life.crash_at(step)
-        left = copy_of_current(life)
+        left = life.filesystem.after_kill()
         for recovery_step in range(1_000):
-            filesystem = CountingFilesystem(copy_of(left))
-            steps = iter(range(recovery_step, -1, -1))
-
-            def before(operation, steps=steps):
-                if next(steps, 0) == 0:
-                    raise Crash(operation)
-
+            filesystem = FailingFilesystem(left)
             disk = DataDirectory(filesystem, config=CONFIG, flush_mode=flush_mode, **SETTINGS)
-            filesystem.before = before
+            filesystem.crash_at(recovery_step)
             try:
                 disk.open()
-            except Crash:
+            except Crashed:
                 pass
             else:
                 break
             finally:
                 disk.close()
-            check_reopened(life, filesystem._filesystem, at_least=life.acknowledged)
-        assert recovery_step > 5
+            check_reopened(life, filesystem.after_kill(), at_least=life.acknowledged)
+            crashes += 1
         life.disk.close()
+    assert crashes > 20
 
 
 def test_a_crash_at_any_operation_of_a_creation_leaves_a_whole_partition_or_none():
     for step in range(1_000):
-        filesystem = CountingFilesystem(ForgetfulFilesystem())
-        filesystem.make_directories("/data")
-        filesystem.sync_directory("/")
+        filesystem = failing_filesystem()
         disk = DataDirectory(filesystem)
-        steps = iter(range(step, -1, -1))
-
-        def before(operation, steps=steps):
-            if next(steps, 0) == 0:
-                raise Crash(operation)
-
-        filesystem.before = before
+        filesystem.crash_at(step)
         try:
             disk.create()
-        except Crash:
+        except Crashed:
             is_whole = False
         else:
             is_whole = True
-        filesystem.before = lambda operation: None
-        for random in (None, Random(step), _Everything()):
-            again = DataDirectory(filesystem._filesystem.after_power_cut(random))
+        for left in (
+            filesystem.after_kill(),
+            filesystem.after_power_cut(),
+            *(filesystem.after_power_cut(Random(seed)) for seed in range(10)),
+        ):
+            again = DataDirectory(left)
             names = again.filesystem.list_names("/data")
             if "topic=orders-part=0" in names:
                 assert values_of(again.open()) == []

@@ -76,7 +76,7 @@ def read_everything(partition):
     for offset in range(partition.log_start_offset, end):
         for bytes_max in (1, 300):
             try:
-                content = partition.read(offset, end_offset=end, bytes_max=bytes_max, at_least_one_batch=True)
+                content = partition.committed.read(offset, end_offset=end, bytes_max=bytes_max, at_least_one_batch=True)
                 for position, header in iter_headers(content, may_be_cut=True):
                     if crc_is_valid(content, position):
                         for record in decode_records(content, position, header=header):
@@ -89,7 +89,7 @@ def read_everything(partition):
 def look_up_every_time(partition):
     for time_ms in range(FIRST_MS - 1, FIRST_MS + BATCHES + 1):
         try:
-            yield time_ms, partition.find_by_time(time_ms, end_offset=partition.high_watermark)
+            yield time_ms, partition.committed.find_by_time(time_ms, end_offset=partition.high_watermark)
         except MAY_FAIL:
             continue
 

@@ -146,7 +146,9 @@ class PartitionLogMachine(RuleBasedStateMachine):
             groups_stored = data.draw(st.integers(0, len(write.groups) - 1), "groups stored")
             done = write.groups[:groups_stored]
             self.disk.engine.commit([type(write)(write.name, write.directory, done, 0, durable=True)])
-        stored_batches = sum(len(group.batches) for group, _ in self.partition._in_flight[:groups_stored])
+        stored_batches = sum(
+            len(group.batches) for carried in self.partition._in_flight[:groups_stored] for group in carried.groups
+        )
         self.disk.complete_round(taken, [StorageRefused("no room", groups_stored)])
         self.committed += stored_batches
         self.give_up()

@@ -118,7 +118,7 @@ def test_only_committed_offsets_are_read(filled):
     filled.disk.engine._write_bytes(write)
 
     assert filled.log.table.freeze().last_offset == VERSIONS - 1
-    content = filled.log.read(VERSIONS, end_offset=1_000, bytes_max=1_000, at_least_one_batch=True)
+    content = filled.log.committed.read(VERSIONS, end_offset=1_000, bytes_max=1_000, at_least_one_batch=True)
     assert content == b""
     assert len(values_of(filled.log)) == VERSIONS
 
@@ -285,8 +285,8 @@ def test_a_read_finds_no_unconfirmed_offsets(filled):
     """GET não lê offsets não confirmados."""
     filled.disk.append(filled.log, batch_of(b"in flight"))
 
-    assert filled.log.read(VERSIONS, end_offset=1_000, bytes_max=1_000, at_least_one_batch=True) == b""
-    assert filled.log.find_by_time(0, end_offset=1_000).offset == 0
+    assert filled.log.committed.read(VERSIONS, end_offset=1_000, bytes_max=1_000, at_least_one_batch=True) == b""
+    assert filled.log.committed.find_by_time(0, end_offset=1_000).offset == 0
     assert len(list(TableReader(filled.filesystem, str(filled.directory)).read())) == VERSIONS
 
 

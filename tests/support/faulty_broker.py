@@ -1,16 +1,15 @@
 """A broker on a disk that misbehaves when told to."""
 
 from exactlog.node.node import Node
-from exactlog.testing import Broker
-from tests.support.faulty_filesystem import FaultyFilesystem
+from exactlog.testing import Broker, FailingFilesystem
 from tests.support.raw_client import RawClient
 
 
 class FaultyBroker:
-    """A broker on a faulty file system, with connections to it."""
+    """A broker on a failing file system, with connections to it."""
 
     def __init__(self):
-        self.files = FaultyFilesystem()
+        self.files = FailingFilesystem()
         self.broker = Broker(
             config={"in.memory": True}, make_node=lambda config, clock: Node(config, clock=clock, filesystem=self.files)
         )

@@ -4,8 +4,10 @@ from collections import deque
 from uuid import UUID
 
 from exactlog.core.config.topic_configs import TopicConfig
+from exactlog.core.deltalog.append_terms import AppendTerms
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.ids import TopicPartition
+from exactlog.core.model.metrics import Registry
 from exactlog.core.record.batch_builder import NewRecord, build_batch
 from exactlog.core.record.batch_format import decode_header, iter_headers
 from exactlog.core.record.record_format import decode_records
@@ -112,6 +114,7 @@ class DataDirectory:
             "checkpoint_min_interval_ms": 0,
         } | settings
         self.root = root
+        self.metrics = Registry()
         self.engine = None
         self.filesystem.make_directories(root)
         self.restart()
@@ -132,6 +135,7 @@ class DataDirectory:
             settings=NodeSettings(**self.settings),
             background=self.background,
             mark_dirty=self._mark_dirty,
+            metrics=self.metrics,
         )
         self.store.prepare()
 
@@ -168,6 +172,34 @@ class DataDirectory:
         partition.when_committed(ask.tell)
         return ask
 
+    def append_on_terms(self, partition, batch, *, payload_crc="00000000", **terms):
+        """An append on terms; told when its version is published."""
+        outcome = partition.append_on_terms(
+            decode_header(batch),
+            memoryview(batch),
+            AppendTerms(payload_crc=payload_crc, **terms),
+            now_ms=self.clock.now_ms(),
+        )
+        ask = Ask(outcome)
+        partition.when_published(ask.tell)
+        return ask
+
+    def commit_on_terms(self, partition, batch, **terms):
+        """An append on terms in a round of its own; its outcome."""
+        ask = self.append_on_terms(partition, batch, **terms)
+        self.run_round()
+        assert ask.told is ErrorCode.NONE
+        return ask.outcome
+
+    def move_log_start(self, partition, offset):
+        """DeleteRecords, carried out."""
+        code = partition.move_log_start(offset)
+        told = []
+        partition.when_published(told.append)
+        self.run_round()
+        assert told == [ErrorCode.NONE]
+        return code
+
     # --- rounds -----------------------------------------------------------------------------------------------
 
     def take_round(self):
@@ -191,12 +223,11 @@ class DataDirectory:
 
     def publish(self, partition):
         """Publishes what is committed (`interval` and `none`); the outcome, None when there was nothing."""
-        publication = partition.take_publication(now_ms=self.clock.now_ms())
-        if publication is None:
+        write = partition.take_publication(now_ms=self.clock.now_ms())
+        if write is None:
             return None
-        write, version = publication
         (outcome,) = self.engine.commit([write])
-        partition.complete_publication(outcome, version, now_ms=self.clock.now_ms())
+        partition.complete_publication(outcome, now_ms=self.clock.now_ms())
         return outcome
 
     def commit(self, partition, *batches):
@@ -233,7 +264,7 @@ def values_of(partition, offset=0, *, bytes_max=1 << 20):
     """All committed records from an offset on, as a consumer that fetches again and again finds them."""
     found = []
     while offset < partition.high_watermark:
-        content = partition.read(
+        content = partition.committed.read(
             offset, end_offset=partition.high_watermark, bytes_max=bytes_max, at_least_one_batch=True
         )
         assert content, f"nothing at offset {offset}"
@@ -252,7 +283,7 @@ def state_of(partition):
     """All that recovery must find again."""
     return (
         partition.table.freeze(),
-        partition._committed_producers.snapshot(),
+        partition.committed.producers.snapshot(),
         [
             (segment.name, segment.base_offset, segment.next_offset, segment.size, segment.max_timestamp)
             for segment in partition.segments

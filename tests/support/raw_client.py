@@ -16,6 +16,11 @@ from exactlog.core.protocol.headers import (
     response_header_version,
 )
 from exactlog.core.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from exactlog.core.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from exactlog.core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from exactlog.core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from exactlog.core.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -150,9 +155,9 @@ class RawClient:
         assert created.error_code == 0, created.error_message
         return Topic(name, created.topic_id)
 
-    def produce(self, topic, records, *, partition=0, acks=-1, version=BY_NAME):
+    def produce(self, topic, records, *, partition=0, acks=-1, version=BY_NAME, terms=None):
         """What became of one partition's records."""
-        response = self.ask(produce_request(topic, records, partition=partition, acks=acks), version)
+        response = self.ask(produce_request(topic, records, partition=partition, acks=acks, terms=terms), version)
         (of_topic,) = response.responses
         (of_partition,) = of_topic.partition_responses
         return of_partition
@@ -160,6 +165,14 @@ class RawClient:
     def fetch(self, topic, offset, *, version=BY_NAME, **limits):
         """What there is of one partition; see `fetch_request`."""
         (of_topic,) = self.ask(fetch_request(topic, offset, **limits), version).responses
+        (of_partition,) = of_topic.partitions
+        return of_partition
+
+    def delete_records(self, topic, offset, *, partition=0, version=2):
+        """The answer for one partition."""
+        part = DeleteRecordsPartition(partition_index=partition, offset=offset)
+        request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=topic.name, partitions=(part,)),))
+        (of_topic,) = self.ask(request, version).topics
         (of_partition,) = of_topic.partitions
         return of_partition
 
@@ -189,9 +202,9 @@ def encode_request(request, version, correlation_id=1, client_id="raw"):
     return encode_request_header(header) + encode_bytes(request, version)
 
 
-def produce_request(topic, records, *, partition=0, acks=-1):
+def produce_request(topic, records, *, partition=0, acks=-1, terms=None):
     """A Produce request for one partition, by name and by id."""
-    part = PartitionProduceData(index=partition, records=records)
+    part = PartitionProduceData(index=partition, records=records, terms=terms)
     data = TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=(part,))
     return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=(data,))
 
@@ -224,9 +237,9 @@ def fetch_request(
     )
 
 
-def batch_of(*values, **fields):
+def batch_of(*values, timestamp_ms=1_700_000_000_000, **fields):
     """A batch with a record for each value; `fields` are those of `build_batch`."""
-    return build_batch([NewRecord(value, timestamp_ms=1_700_000_000_000) for value in values], **fields)
+    return build_batch([NewRecord(value, timestamp_ms=timestamp_ms) for value in values], **fields)
 
 
 def sequenced(producer_id, sequence, *values, epoch=0, **fields):

@@ -5,6 +5,11 @@ import uuid
 from exactlog.core.protocol.api_keys import ApiKey
 from exactlog.core.protocol.messages.api_versions import ApiVersionsRequest
 from exactlog.core.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from exactlog.core.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from exactlog.core.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from exactlog.core.protocol.messages.describe_cluster import DescribeClusterRequest
 from exactlog.core.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -40,6 +45,11 @@ def _delete_topics(topic, version):
     return DeleteTopicsRequest(topic_names=(topic.name,))
 
 
+def _delete_records(topic, version):
+    part = DeleteRecordsPartition(partition_index=0, offset=0)
+    return DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=topic.name, partitions=(part,)),), timeout_ms=1_000)
+
+
 def _describe_configs(topic, version):
     resources = tuple(
         DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
@@ -61,6 +71,7 @@ VALID_REQUESTS = {
     ),
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
+    ApiKey.DELETE_RECORDS: _delete_records,
     ApiKey.INIT_PRODUCER_ID: lambda topic, version: InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=60_000
     ),

@@ -9,6 +9,7 @@ from msgspec import Struct
 from exactlog.broker.apis import (
     api_versions,
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -65,6 +66,7 @@ API_TABLE: Final[Mapping[int, BrokerApi]] = MappingProxyType(
         ApiKey.API_VERSIONS: _serve(ApiKey.API_VERSIONS, api_versions.handle, api_versions.__doc__),
         ApiKey.CREATE_TOPICS: _serve(ApiKey.CREATE_TOPICS, create_topics.handle, create_topics.__doc__),
         ApiKey.DELETE_TOPICS: _serve(ApiKey.DELETE_TOPICS, delete_topics.handle, delete_topics.__doc__),
+        ApiKey.DELETE_RECORDS: _serve(ApiKey.DELETE_RECORDS, delete_records.handle, delete_records.__doc__),
         ApiKey.INIT_PRODUCER_ID: _serve(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, init_producer_id.__doc__),
         ApiKey.DESCRIBE_CONFIGS: _serve(ApiKey.DESCRIBE_CONFIGS, describe_configs.handle, describe_configs.__doc__),
         ApiKey.DESCRIBE_CLUSTER: _serve(ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle, describe_cluster.__doc__),

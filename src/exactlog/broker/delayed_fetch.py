@@ -24,16 +24,16 @@ class DelayedFetch:
         context: RequestContext,
     ) -> None:
         self._partitions = partitions
-        self._bytes_at_end = bytes_wanted + sum(partition.committed_bytes for partition in partitions)
+        self._bytes_at_end = bytes_wanted + sum(partition.committed.size_bytes for partition in partitions)
         self._then = then
         self._context = context
         self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._go_off)
         for partition in partitions:
-            partition.watch(self._look)
+            partition.committed.watch(self._look)
         context.when_abandoned(self._stop_waiting)
 
     def _look(self) -> None:
-        grown = sum(partition.committed_bytes for partition in self._partitions)
+        grown = sum(partition.committed.size_bytes for partition in self._partitions)
         if grown >= self._bytes_at_end or any(partition.failure for partition in self._partitions):
             self._go_off()
 
@@ -44,5 +44,5 @@ class DelayedFetch:
     def _stop_waiting(self) -> None:
         self._timer.cancel()
         for partition in self._partitions:
-            partition.unwatch(self._look)
+            partition.committed.unwatch(self._look)
         self._context.forget_abandoned(self._stop_waiting)

@@ -30,6 +30,7 @@ from exactlog.storage.partition_store import PartitionStore
 _logger = logging.getLogger(__name__)
 
 _OPENING_THREADS = 4
+_RECOVERY_SECONDS_BOUNDS = [0.001, 0.01, 0.1, 0.5, 1.0, 5.0, 30.0]
 
 
 class Topic(Struct, frozen=True):
@@ -84,16 +85,32 @@ class TopicRegistry:
         """The name of a topic by what no other name may have in common with it."""
         self._partitions: dict[TopicPartition, PartitionLog | Stopped] = {}
         self._opening: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._deleted: list[tuple[int, str]] = []
+        """From when on the files of deleted partitions may go, in ms since 1970, and the directories they are in."""
         self._catalog_thread = ThreadPoolExecutor(1, thread_name_prefix="exactlog-catalog")
         self._opening_threads = ThreadPoolExecutor(_OPENING_THREADS, thread_name_prefix="exactlog-open")
         self._changing = asyncio.Lock()
         metrics.gauge("exactlog_topics", "Topics.", read=lambda: len(self._by_name))
         metrics.gauge("exactlog_partitions_open", "Partitions that are open.", read=lambda: len(self.open_partitions()))
+        metrics.gauge(
+            "exactlog_delta_versions",
+            "Delta versions of all open partitions.",
+            read=lambda: sum(partition.table.version + 1 for partition in self.open_partitions()),
+        )
+        metrics.gauge(
+            "exactlog_checkpoint_age_seconds_max",
+            "The age of the oldest checkpoint of an open partition that has newer delta commits.",
+            read=self._oldest_checkpoint_s,
+        )
+        self._recoveries = metrics.histogram(
+            "exactlog_recovery_seconds", "How long it took to open a partition.", bounds=_RECOVERY_SECONDS_BOUNDS
+        )
 
     # --- what exists ----------------------------------------------------------------------------------------
 
     def load(self) -> None:
         """Reads the catalog, and finishes or undoes what a crash interrupted; blocks, before the first request."""
+        self._deleted += [(0, directory) for directory in self._store.prepare()]
         for entry in self._catalog.topics():
             if entry.state is TopicState.LIVE:
                 self._enter(self._topic_of(entry))
@@ -161,6 +178,7 @@ class TopicRegistry:
         if topic is None:
             return
         loop = asyncio.get_running_loop()
+        began = loop.time()
         try:
             partition = await loop.run_in_executor(
                 self._opening_threads, partial(self._store.open, key, topic.topic_id, topic.config)
@@ -173,8 +191,14 @@ class TopicRegistry:
             _logger.exception("%s cannot be opened", key)
             self._partitions[key] = Stopped(repr(error))
             return
+        self._recoveries.observe(loop.time() - began)
         if self._by_name.get(key.topic) is topic:  # else it was deleted meanwhile
             self._partitions[key] = partition
+
+    def _oldest_checkpoint_s(self) -> float:
+        now_ms = self._clock.now_ms()
+        ages = (partition.committed.checkpoint_age_ms(now_ms=now_ms) for partition in self.open_partitions())
+        return max(ages, default=0) / 1_000
 
     # --- coming and going -------------------------------------------------------------------------------------
 
@@ -201,7 +225,7 @@ class TopicRegistry:
             return topic
 
     async def delete(self, topic: Topic) -> None:
-        """Deletes a topic: nobody sees it any more when this returns, and its files are gone if the disk lets them go.
+        """Deletes a topic: nobody sees it any more when this returns; its files go after `file.delete.delay.ms`.
 
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION when somebody else was faster, KAFKA_STORAGE_ERROR when the disk
@@ -248,9 +272,26 @@ class TopicRegistry:
             _logger.error("files of topic %s stay until the next start: %s", name, error)
 
     def _remove_files(self, name: str, topic_id: UUID, partition_count: int) -> None:
+        due_ms = self._clock.now_ms() + self._defaults.file_delete_delay_ms
         for index in range(partition_count):
-            self._store.remove(TopicPartition(name, index), topic_id)
+            directory = self._store.remove(TopicPartition(name, index), topic_id)
+            if directory is not None:
+                self._deleted.append((due_ms, directory))
         self._catalog.remove_topic(topic_id)
+
+    def sweep_deleted(self) -> None:
+        """Lets the files of deleted partitions go whose time has come, on a thread."""
+        now_ms = self._clock.now_ms()
+        due = [directory for due_ms, directory in self._deleted if due_ms <= now_ms]
+        self._deleted = [(due_ms, directory) for due_ms, directory in self._deleted if due_ms > now_ms]
+        for directory in due:
+            self._opening_threads.submit(self._remove_deleted, directory)
+
+    def _remove_deleted(self, directory: str) -> None:
+        try:
+            self._store.remove_deleted(directory)
+        except OSError as error:  # it is no longer in anybody's way
+            _logger.error("files in %s stay until the next start: %s", directory, error)
 
     def _enter(self, topic: Topic) -> None:
         self._by_name[topic.name] = topic

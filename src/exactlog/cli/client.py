@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from exactlog.cli.settings import Settings
-from exactlog.client.connect import connect
+from exactlog.client.adapters import connect
 from exactlog.client.ports import Client, ClientSettings
 
 Result = TypeVar("Result")

@@ -2,6 +2,7 @@
 
 import json
 
+from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import ExactlogError
 
 
@@ -21,6 +22,19 @@ class OperatingSystemError(ExactlogError):
     """The operating system refused something: a file that may not be read, a full disk."""
 
     code = "os-error"
+
+
+class VersionConflictError(ExactlogError):
+    """A partition is at another delta version than an append expects; nothing was appended."""
+
+    code = "version-conflict"
+    kafka_error = ErrorCode.INVALID_UPDATE_VERSION
+
+
+class PayloadDiffersError(ExactlogError):
+    """An id came before with other records; nothing was appended."""
+
+    code = "payload-differs"
 
 
 class PartlyDoneError(ExactlogError):

@@ -56,6 +56,7 @@ _BY_CODE: Final = {
     "version-expired": ExitCode.NOT_FOUND,
     "version-unknown": ExitCode.NOT_FOUND,
     "version-conflict": ExitCode.CONFLICT,
+    "payload-differs": ExitCode.CONFLICT,
     "fenced": ExitCode.CONFLICT,
     "not-allowed": ExitCode.NOT_ALLOWED,
     "damage": ExitCode.DAMAGE,

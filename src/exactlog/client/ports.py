@@ -18,6 +18,7 @@ from uuid import UUID
 import msgspec
 
 from exactlog.core.codec.compression import Compression
+from exactlog.core.deltalog.append_terms import Committed, Conflicted, PayloadDiffers, Unavailable
 from exactlog.core.model.ids import (
     BrokerId,
     LeaderEpoch,
@@ -36,6 +37,9 @@ LATEST: Final = TimestampMs(-1)
 
 EARLIEST: Final = TimestampMs(-2)
 """For `list_offsets`: the first record there still is."""
+
+HIGH_WATERMARK: Final = Offset(-1)
+"""For `delete_records`: behind the last committed record."""
 
 ACKS_ALL: Final = -1
 ACKS_LEADER: Final = 1
@@ -198,6 +202,15 @@ class Admin(Protocol):
     ) -> dict[TopicPartition, ListedOffset]:
         """For each partition the offset at a time: `EARLIEST`, `LATEST`, or milliseconds since 1970."""
 
+    async def delete_records(self, offsets: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
+        """Delete the records of each partition below an offset, or below `HIGH_WATERMARK`; where each begins now.
+
+        An offset below the first record that there is changes nothing. When some partitions fail, the hint of the
+        error says for how many it was done.
+
+        Raises `KafkaError` with OFFSET_OUT_OF_RANGE above the end, POLICY_VIOLATION for a topic that is compacted only.
+        """
+
 
 class Producer(Protocol):
     """Writing."""
@@ -220,6 +233,38 @@ class Producer(Protocol):
         With `ACKS_ALL` the producer is idempotent: nothing is appended twice, however often it must be sent. Otherwise
         a connection lost on the way leaves it open whether the records were appended: an `UnavailableError` that is
         not retryable. When some partitions fail, the hint of the error says how many records were appended.
+        """
+
+    async def append(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[NewRecord],
+        *,
+        expected_version: int | None = None,
+        txn_id: str | None = None,
+        compression: Compression = Compression.NONE,
+    ) -> Committed | Conflicted | PayloadDiffers | Unavailable:
+        """Append records to one partition, all in one delta version, if the terms hold.
+
+        Args:
+            topic: that exists; an append on terms creates none.
+            partition: of it.
+            records: one or more; together they are one batch, which the topic's `max.message.bytes` must allow.
+            expected_version: the newest delta version as the caller knows it; another one is a conflict.
+            txn_id: an id of the caller's own: the same records under the same id are appended once, and their first
+                result is told again (of the last 10,000 ids of a partition).
+            compression: of the batch.
+
+        Returns:
+            `Committed`; or why nothing was appended: `Conflicted` when another version is the newest, `PayloadDiffers`
+            when the id came before with other records, `Unavailable` while the broker's disk refuses.
+
+        With a txn_id whatever may have been lost on the way is sent again. Without one an answer that is lost leaves
+        it open whether the records were appended: an `UnavailableError` that is not retryable.
+
+        Raises `UnsupportedError` where the broker does not have the feature `exactlog.append`, `ValueError` without a
+        record or with a negative version.
         """
 
     async def init_producer_id(self) -> ProducerIdentity:

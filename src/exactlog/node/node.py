@@ -17,6 +17,7 @@ from exactlog.broker.fetch_budget import FetchBudget
 from exactlog.broker.producer_ids import ProducerIds
 from exactlog.broker.services import Address, BrokerServices
 from exactlog.broker.topic_registry import TopicRegistry
+from exactlog.broker.upkeep import Upkeep
 from exactlog.core.config.broker_configs import BrokerConfig
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.errors import ConfigError, ExactlogError, InvariantError
@@ -40,6 +41,7 @@ _logger = logging.getLogger(__name__)
 CATALOG_NAME = "catalog.db"
 _ROOT_IN_MEMORY = "/exactlog"
 _BACKGROUND_THREADS = 2
+_SWEEP_MS = 500  # for files whose time has come: nothing to do is nearly always the answer
 _PRODUCER_EXPIRY_CHECK_MS = 600_000  # as Apache Kafka: the expiration itself is a day
 DRAIN_MS = 5_000
 """How long a stop waits for requests in flight."""
@@ -184,6 +186,9 @@ class _Parts:
         if self._flush_mode is FlushMode.INTERVAL:
             self._every(config.flush_interval_ms, self.committer.sync)
         self._every(_PRODUCER_EXPIRY_CHECK_MS, self._expire_producers)
+        self.upkeep = Upkeep(self.topics, node.clock)
+        self._every(config.retention_check_interval_ms, self.upkeep.start_retention)
+        self._every(_SWEEP_MS, self.upkeep.sweep)
 
     def _load_topics(self, leader_epoch: int) -> TopicRegistry:
         config = self._node.config
@@ -198,11 +203,12 @@ class _Parts:
                 flush_mode=self._flush_mode,
                 checkpoint_interval=config.delta_checkpoint_interval,
                 checkpoint_min_interval_ms=config.delta_checkpoint_min_interval_ms,
+                versions_keep=config.delta_versions_keep,
             ),
             background=self.background,
             mark_dirty=self.committer.mark_dirty,
+            metrics=self._node.metrics_registry,
         )
-        store.prepare()
         topics = TopicRegistry(
             catalog=self.catalog,
             store=store,
@@ -262,6 +268,7 @@ class _Parts:
     def _close(self) -> None:
         for timer in self._timers:
             timer.cancel()
+        self.upkeep.stop()
         self.committer.stop()
         self.engine.close()
         self.topics.close()

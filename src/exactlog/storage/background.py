@@ -4,13 +4,30 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from exactlog.storage.whole_files import SyncFailedError
 
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+
+class Lane(Protocol):
+    """A line in which one piece of work waits for the one before it."""
+
+    def submit(self, work: Callable[[], T], then: Callable[[T | None], None]) -> None:
+        """Runs blocking `work`, then `then` with its result; with None when it failed."""
+
+    async def wait(self) -> None:
+        """Waits until nothing is running."""
+
+
+class Background(Protocol):
+    """Where work goes that nobody waits for."""
+
+    def lane(self) -> Lane:
+        """A line of its own."""
 
 
 class BackgroundWork:

@@ -10,8 +10,10 @@ from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY, print_checkpoin
 from exactlog.core.deltalog.table_state import SegmentDetails, TableState
 from exactlog.core.log.producer_state import ProducerEntry, ProducerStates
 from exactlog.core.model.ids import DeltaVersion, TimestampMs
-from exactlog.storage.background import BackgroundLane
+from exactlog.storage.background import Lane
+from exactlog.storage.fault_points import CHECKPOINT_AFTER_DIRECTORY_SYNC, CHECKPOINT_RENAME
 from exactlog.storage.filesystem import Filesystem
+from exactlog.storage.packing import PackingProgress, pack
 from exactlog.storage.producer_entries import to_checkpoint_entries
 from exactlog.storage.segment import Segment
 from exactlog.storage.segment_index import NewRows
@@ -28,29 +30,48 @@ class PreparedCheckpoint(Struct, frozen=True):
 
 
 class Checkpointer:
-    """Decides when a checkpoint is worth its bytes, and writes one after the other."""
+    """Decides when a checkpoint is worth its bytes, and writes one after the other; packs old commits behind them.
+
+    Attributes:
+        durable_versions: the versions of the newest two checkpoints known to be durable, in rising order.
+    """
 
     def __init__(
         self,
         filesystem: Filesystem,
         directory: str,
         settings: LogSettings,
-        background: BackgroundLane,
+        background: Lane,
         *,
         last: LastCheckpoint | None,
+        last_version: DeltaVersion | None,
         commit_bytes_since: int,
+        packing: PackingProgress,
     ) -> None:
         self._filesystem = filesystem
-        self._directory = directory
+        self._partition_directory = directory
         self._settings = settings
         self._background = background
         self._last = last
         self._commit_bytes_since = commit_bytes_since
-        self._is_running = False
+        self._running = 0
+        self._packing: PackingProgress | None = packing
+        self._is_packing = False
+        self.durable_versions: tuple[DeltaVersion, ...] = () if last_version is None else (last_version,)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a checkpoint is on its way."""
+        return self._running > 0
+
+    @property
+    def last_written_ms(self) -> int | None:
+        """When the newest checkpoint was written, in ms since 1970; None where there is none."""
+        return None if self._last is None else self._last.written_ms
 
     def is_wanted(self, version: DeltaVersion, *, now_ms: int) -> bool:
         """Whether a version that is being published is to get a checkpoint; one at a time, unless all are asked for."""
-        is_free = not self._is_running or self._settings.checkpoint_min_interval_ms == 0
+        is_free = not self.is_running or self._settings.checkpoint_min_interval_ms == 0
         return is_free and decide_checkpoint(
             version,
             interval=self._settings.checkpoint_interval,
@@ -74,9 +95,9 @@ class Checkpointer:
 
     def write(self, table: TableState, prepared: "PreparedCheckpoint", *, now_ms: int) -> None:
         """Writes the checkpoint of a table as it is now; returns at once."""
-        self._is_running = True
+        self._running += 1
         snapshot = table.freeze()
-        directory = f"{self._directory}/{DELTA_LOG_DIRECTORY}"
+        directory = f"{self._partition_directory}/{DELTA_LOG_DIRECTORY}"
         bytes_before = self._commit_bytes_since
 
         def work() -> int:
@@ -87,13 +108,39 @@ class Checkpointer:
             )
             document = encode_checkpoint(checkpoint)
             name = print_checkpoint_name(snapshot.version)
-            replace(self._filesystem, directory, name, document, durable=True)
+            replace(self._filesystem, directory, name, document, durable=True, points=CHECKPOINT_RENAME)
+            CHECKPOINT_AFTER_DIRECTORY_SYNC.reach()
             return len(document)
 
         def then(size_bytes: int | None) -> None:
-            self._is_running = False
+            self._running -= 1
             if size_bytes is not None:
+                self.durable_versions = (*self.durable_versions[-1:], snapshot.version)
                 self._last = LastCheckpoint(written_ms=TimestampMs(now_ms), size_bytes=size_bytes)
                 self._commit_bytes_since -= bytes_before
+                self._pack_behind(snapshot.version)
+
+        self._background.submit(work, then)
+
+    def _pack_behind(self, version: DeltaVersion) -> None:
+        """Packs the commits that a durable checkpoint makes old enough, one range after the other."""
+        if self._packing is None or self._is_packing:
+            return
+        plan = self._packing.find_pack(
+            newest_version=version, checkpoint_version=version, versions_keep=self._settings.versions_keep
+        )
+        if plan is None:
+            return
+        progress = self._packing.after(plan)
+        self._is_packing = True
+
+        def work() -> bool:
+            pack(self._filesystem, self._partition_directory, plan)
+            return True
+
+        def then(is_packed: bool | None) -> None:  # noqa: FBT001  the shape of a continuation
+            self._is_packing = False
+            self._packing = progress if is_packed else None  # what failed is tried again after the next start
+            self._pack_behind(version)
 
         self._background.submit(work, then)

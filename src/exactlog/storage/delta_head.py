@@ -1,26 +1,31 @@
 """The head of a partition's chain of delta versions: what the next one is called, and what it follows from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec import UNSET
 
+from exactlog.core.deltalog.append_terms import AppendTerms
 from exactlog.core.deltalog.canonical_json import print_crc
 from exactlog.core.deltalog.checkpoint_policy import is_checkpoint_due
 from exactlog.core.deltalog.commit_format import (
     DecodedCommit,
     DeltaCommit,
     Operation,
-    TableMetadata,
     encode_commit,
     print_round_txn_id,
 )
 from exactlog.core.deltalog.log_path import print_commit_name
-from exactlog.core.deltalog.table_state import TableState
+from exactlog.core.deltalog.table_state import TableSegment, TableState
 from exactlog.core.deltalog.timestamps import format_timestamp, parse_timestamp
 from exactlog.core.model.ids import BrokerId, DeltaVersion, LeaderEpoch, Offset, TimestampMs
-from exactlog.storage.group import Group
+from exactlog.storage.group import AddRange, Group
+from exactlog.storage.pending_versions import TableChange
 from exactlog.storage.round import CommitWrite
 from exactlog.storage.settings import LogSettings
+
+NO_CHANGE: Final = TableChange()
+NO_TERMS: Final = AppendTerms()
 
 
 class DeltaHead:
@@ -37,9 +42,9 @@ class DeltaHead:
         self._origin_seq = origin.last_seq if origin is not None else 0
 
     def close(
-        self, groups: Sequence[Group], *, data_crc: int, now_ms: int, metadata: TableMetadata | None = None
+        self, groups: Sequence[Group], *, data_crc: int, now_ms: int, change: TableChange = NO_CHANGE
     ) -> tuple[CommitWrite, DecodedCommit]:
-        """The next version, over groups that follow each other; with `metadata`, one that says what the table is.
+        """The next version, over groups that follow each other, or over a change of the table.
 
         Args:
             data_crc: CRC-32C of the groups' bytes.
@@ -47,6 +52,8 @@ class DeltaHead:
         version = DeltaVersion(self._version + 1)
         timestamp_ms = TimestampMs(max(now_ms, self._timestamp_ms))
         end_offset = Offset(groups[-1].end_offset) if groups else self._next_offset
+        if change.log_start_offset is not None:
+            self._log_start_offset = Offset(change.log_start_offset)
         txn_id = print_round_txn_id(
             node_id=BrokerId(self._settings.node_id), now_ms=TimestampMs(now_ms), sequence=version
         )
@@ -54,14 +61,14 @@ class DeltaHead:
             version=version,
             timestamp=format_timestamp(timestamp_ms),
             txn_id=txn_id,
-            operations=self._operations(groups),
+            operations=(*self._adds(groups), *map(self._remove, change.removed)),
             checkpoint_hint=is_checkpoint_due(version, interval=self._settings.checkpoint_interval),
             end_offset=end_offset,
             last_stable_offset=end_offset,
             log_start_offset=self._log_start_offset,
             leader_epoch=LeaderEpoch(self._settings.leader_epoch),
             data_crc=print_crc(data_crc),
-            metadata=UNSET if metadata is None else metadata,
+            metadata=UNSET if change.metadata is None else change.metadata,
             prev_crc=self._chain_crc,
         )
         encoded = encode_commit(commit)
@@ -72,27 +79,48 @@ class DeltaHead:
         write = CommitWrite(version, print_commit_name(version), encoded.document, txn_id)
         return write, DecodedCommit(commit, encoded.chain_crc)
 
-    def _operations(self, groups: Sequence[Group]) -> tuple[Operation, ...]:
-        """One add for each run of groups in one segment."""
-        runs: list[list[Group]] = []
+    def _adds(self, groups: Sequence[Group]) -> Iterator[Operation]:
+        """One add for each range of one origin in one segment."""
+        segment, pending = "", None
         for group in groups:
-            if runs and runs[-1][0].segment is group.segment:
-                runs[-1].append(group)
-            else:
-                runs.append([group])
-        operations = []
-        for run in runs:
+            for add in group.adds():
+                if pending is not None and segment == group.segment.name and pending.terms is None is add.terms:
+                    pending = AddRange(pending.offset_start, add.offset_end, pending.position, pending.size + add.size)
+                    continue
+                if pending is not None:
+                    yield self._add(pending, segment)
+                segment, pending = group.segment.name, add
+        if pending is not None:
+            yield self._add(pending, segment)
+
+    def _add(self, add: AddRange, segment: str) -> Operation:
+        terms = add.terms if add.terms is not None else NO_TERMS
+        if terms.origin_id is None or add.origin_seq is None:
             self._origin_seq += 1
-            operations.append(
-                Operation(
-                    type="add",
-                    origin_id=self._settings.node_id,
-                    origin_seq=self._origin_seq,
-                    offset_start=Offset(run[0].base_offset),
-                    offset_end=Offset(run[-1].end_offset - 1),
-                    segment=run[0].segment.name,
-                    position=run[0].position,
-                    size=sum(group.size for group in run),
-                )
-            )
-        return tuple(operations)
+            origin_id, origin_seq = self._settings.node_id, self._origin_seq
+        else:
+            origin_id, origin_seq = terms.origin_id, add.origin_seq
+        return Operation(
+            type="add",
+            origin_id=origin_id,
+            origin_seq=origin_seq,
+            offset_start=Offset(add.offset_start),
+            offset_end=Offset(add.offset_end),
+            segment=segment,
+            position=add.position,
+            size=add.size,
+            txn_id=UNSET if terms.txn_id is None else terms.txn_id,
+            payload_crc=UNSET if terms.payload_crc is None else terms.payload_crc,
+        )
+
+    def _remove(self, segment: TableSegment) -> Operation:
+        return Operation(
+            type="remove",
+            origin_id=self._settings.node_id,
+            origin_seq=0,
+            offset_start=segment.base,
+            offset_end=Offset(segment.next_offset - 1),
+            segment=segment.name,
+            position=0,
+            size=segment.size,
+        )

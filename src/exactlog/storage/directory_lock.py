@@ -6,6 +6,7 @@ import os
 import socket
 from types import TracebackType
 from typing import Self
+from weakref import WeakSet
 
 from exactlog.core.model.errors import DirectoryLockedError
 
@@ -13,31 +14,39 @@ LOCK_NAME = "lock"
 
 
 class DirectoryLock:
-    """Holds the `lock` file of a directory from construction until `release`.
+    """Holds the `lock` file of a directory from construction until `release`, or until nobody holds this object.
+
+    A fork of this process does not hold it: its copy is let go of at once, so that the lock ends with its owner.
 
     Raises:
         DirectoryLockedError: somebody else holds it; says who.
     """
 
     def __init__(self, directory: str) -> None:
+        self._descriptor = -1
         os.makedirs(directory, exist_ok=True)
         path = f"{directory}/{LOCK_NAME}"
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = _read_owner(self._descriptor)
-            os.close(self._descriptor)
+            owner = _read_owner(descriptor)
+            os.close(descriptor)
             raise DirectoryLockedError(directory, owner_pid=owner.get("pid"), owner_host=owner.get("host")) from None
-        os.ftruncate(self._descriptor, 0)
+        self._descriptor = descriptor
+        _held.add(self)
+        os.ftruncate(descriptor, 0)
         owner_text = json.dumps({"pid": os.getpid(), "host": socket.gethostname()}) + "\n"
-        os.pwrite(self._descriptor, owner_text.encode(), 0)
+        os.pwrite(descriptor, owner_text.encode(), 0)
 
     def release(self) -> None:
         """Lets go; calling it again does nothing. The file stays: removing it would race with the next owner."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def __del__(self) -> None:
+        self.release()
 
     def __enter__(self) -> Self:
         return self
@@ -46,6 +55,17 @@ class DirectoryLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+_held: WeakSet[DirectoryLock] = WeakSet()
+
+
+def _let_go_in_fork() -> None:
+    for lock in list(_held):
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_let_go_in_fork)
 
 
 def _read_owner(descriptor: int) -> dict[str, object]:

@@ -4,14 +4,26 @@ For each partition, in this order: write the bytes, sync them (and the directory
 delta commit write its document aside, sync it, link it to its name and sync the directory. A crash between any two
 steps leaves either bytes that no document names, which recovery cuts off, or a published version; never half of one.
 
+A round that is not durable and yet publishes what it writes (appends on terms in `interval` and `none`) writes its
+documents aside first, then the bytes, then gives the documents their names: there recovery adopts bytes without a name,
+and the document aside tells it whose they are.
+
 Partitions are independent of each other and are worked on side by side: file systems merge syncs that run in parallel.
 """
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from exactlog.core.deltalog.commit_format import decode_commit
+from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY
 from exactlog.core.model.errors import DamageError
+from exactlog.storage.fault_points import (
+    ROUND_AFTER_DIRECTORY_SYNC,
+    ROUND_AFTER_SEGMENT_SYNC,
+    ROUND_AFTER_SEGMENT_WRITE,
+    ROUND_BEFORE_WRITE,
+)
 from exactlog.storage.filesystem import Buffer, Filesystem
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.round import (
@@ -25,7 +37,7 @@ from exactlog.storage.round import (
     SyncFailed,
     WriteOutcome,
 )
-from exactlog.storage.whole_files import SyncFailedError, publish_new
+from exactlog.storage.whole_files import SyncFailedError, publish_aside, remove_aside, write_aside
 
 _THREADS = 8  # parallel syncs beyond this no longer merge into fewer device flushes
 
@@ -39,10 +51,15 @@ class FilesEngine:
         self._filesystem = filesystem
         self._open_files = open_files
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="exactlog-sync")
+        self._sync_seconds: list[float] = []
 
     def close(self) -> None:
         """Waits for the threads to end."""
         self._threads.shutdown()
+
+    def take_sync_seconds(self) -> list[float]:
+        taken, self._sync_seconds = self._sync_seconds, []
+        return taken
 
     def commit(self, writes: Sequence[PartitionWrite]) -> list[WriteOutcome]:
         if len(writes) > 1 and any(write.durable for write in writes):
@@ -50,7 +67,12 @@ class FilesEngine:
         return [self._commit_partition(write) for write in writes]
 
     def _commit_partition(self, write: PartitionWrite) -> WriteOutcome:
+        delta_log = f"{write.directory}/{DELTA_LOG_DIRECTORY}"
+        is_aside = not write.durable and any(group.commit and group.segments for group in write.groups)
         try:
+            for group in write.groups:
+                if is_aside and group.commit is not None:
+                    write_aside(self._filesystem, delta_log, group.commit.name, group.commit.content, durable=False)
             self._write_bytes(write)
         except OSError as error:
             return self._refuse(write, groups_stored=0, error=error)
@@ -61,13 +83,14 @@ class FilesEngine:
                 return SyncFailed(f"{write.name}: {error}")
         for position, group in enumerate(write.groups):
             if group.commit is not None:
-                outcome = self._publish(write, group.commit, groups_before=position)
+                outcome = self._publish(write, group.commit, groups_before=position, is_aside=is_aside)
                 if outcome is not None:
                     return outcome
         return Stored()
 
     def _write_bytes(self, write: PartitionWrite) -> None:
         """One system call for each run of contiguous bytes, whatever the number of groups."""
+        ROUND_BEFORE_WRITE.reach()
         path, position, end = "", 0, 0
         buffers: list[Buffer] = []
         for group in write.groups:
@@ -84,18 +107,28 @@ class FilesEngine:
                 end += sum(map(len, segment.buffers))
         if buffers:
             self._open_files.get(path).write_at(buffers, position)
+        ROUND_AFTER_SEGMENT_WRITE.reach()
 
     def _sync_bytes(self, write: PartitionWrite) -> None:
         segments = [segment for group in write.groups for segment in group.segments]
         for path in {segment.path: None for segment in segments}:
-            self._open_files.get(path).sync_data()
+            file = self._open_files.get(path)
+            began = time.perf_counter()
+            file.sync_data()
+            self._sync_seconds.append(time.perf_counter() - began)
+        ROUND_AFTER_SEGMENT_SYNC.reach()
         if any(segment.is_new for segment in segments):
             self._filesystem.sync_directory(write.directory)
+            ROUND_AFTER_DIRECTORY_SYNC.reach()
 
-    def _publish(self, write: PartitionWrite, commit: CommitWrite, *, groups_before: int) -> WriteOutcome | None:
-        directory = f"{write.directory}/_delta_log"
+    def _publish(
+        self, write: PartitionWrite, commit: CommitWrite, *, groups_before: int, is_aside: bool
+    ) -> WriteOutcome | None:
+        directory = f"{write.directory}/{DELTA_LOG_DIRECTORY}"
         try:
-            publish_new(self._filesystem, directory, commit.name, commit.content, durable=write.durable)
+            if not is_aside:
+                write_aside(self._filesystem, directory, commit.name, commit.content, durable=write.durable)
+            publish_aside(self._filesystem, directory, commit.name, durable=write.durable)
         except FileExistsError:
             return self._judge_rival(directory, commit)
         except SyncFailedError as error:
@@ -116,8 +149,12 @@ class FilesEngine:
         return ForeignVersion(commit.version, commit.txn_id, rival.txn_id, f"{path} exists")
 
     def _refuse(self, write: PartitionWrite, *, groups_stored: int, error: OSError) -> WriteOutcome:
+        delta_log = f"{write.directory}/{DELTA_LOG_DIRECTORY}"
         try:
             self._cut_off(write.groups[groups_stored:])
+            for group in write.groups[groups_stored:]:
+                if group.commit is not None:
+                    remove_aside(self._filesystem, delta_log, group.commit.name)
         except OSError as second:
             return SyncFailed(f"{write.name}: cutting off a refused write failed: {second} (after {error})")
         return StorageRefused(f"{write.name}: {error}", groups_stored)

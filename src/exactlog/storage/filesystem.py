@@ -10,6 +10,7 @@ name is safe after `Filesystem.sync_directory` of its directory, and nothing els
 
 import errno
 import os
+import threading
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -44,7 +45,7 @@ class Filesystem(Protocol):
     """Files and directories by name."""
 
     def open(self, path: str, *, create: bool = False, exclusive: bool = False, read_only: bool = False) -> File:
-        """Opens a file; with `create` makes it when missing, with `exclusive` only when missing."""
+        """Opens a file; with `create` makes it when missing, with `exclusive` too only when missing."""
 
     def read_file(self, path: str) -> bytes:
         """All bytes of a file."""
@@ -179,12 +180,16 @@ class MemoryFile:
 
     __slots__ = ("_bytes",)
 
-    def __init__(self) -> None:
-        self._bytes = bytearray()
+    def __init__(self, content: bytearray) -> None:
+        self._bytes = content
+
+    def read_only(self) -> "ReadOnlyMemoryFile":
+        """The same bytes, for one who may not change them."""
+        return ReadOnlyMemoryFile(self._bytes)
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
         content = self._bytes
-        if position > len(content):
+        if position > len(content) and any(buffers):
             content.extend(bytes(position - len(content)))
         for buffer in buffers:
             content[position : position + len(buffer)] = buffer
@@ -210,28 +215,43 @@ class MemoryFile:
         return len(self._bytes)
 
 
+class ReadOnlyMemoryFile(MemoryFile):
+    """A file of `MemoryFilesystem` that was opened to be read."""
+
+    __slots__ = ()
+
+    def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        del buffers, position
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    def truncate(self, size: int) -> None:
+        del size
+        raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
 class MemoryFilesystem:
     """Files that live and die with this object: `--in-memory`, and tests.
 
-    Every call is short and holds the interpreter's lock, which is all the thread safety the port asks for.
+    Names change under a lock; bytes, under the interpreter's own.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, MemoryFile] = {}
         self._directories: dict[str, set[str]] = {"/": set()}
+        self._changing = threading.RLock()
 
     def open(self, path: str, *, create: bool = False, exclusive: bool = False, read_only: bool = False) -> MemoryFile:
-        del read_only
-        found = self._files.get(path)
-        if found is None:
+        with self._changing:
+            if create and exclusive and self.exists(path):
+                raise _error(errno.EEXIST, path)
             self._refuse_directory(path)
-            if not create:
-                raise _error(errno.ENOENT, path)
-            self._enter(path)
-            found = self._files[path] = MemoryFile()
-        elif exclusive:
-            raise _error(errno.EEXIST, path)
-        return found
+            found = self._files.get(path)
+            if found is None:
+                if not create:
+                    raise self._missing(path)
+                self._enter(path)
+                found = self._files[path] = MemoryFile(bytearray())
+        return found.read_only() if read_only else found
 
     def read_file(self, path: str) -> bytes:
         file = self.open(path)
@@ -244,69 +264,99 @@ class MemoryFilesystem:
         return self.open(path).size()
 
     def list_names(self, directory: str) -> list[str]:
-        if directory not in self._directories:
-            raise _error(errno.ENOENT, directory)
-        return list(self._directories[directory])
+        return list(self._names(directory))
 
     def make_directories(self, path: str) -> None:
-        if path in self._directories:
-            return
-        if path in self._files:
-            raise _error(errno.EEXIST, path)
-        parent = _parent(path)
-        self.make_directories(parent)
-        self._directories[parent].add(_name(path))
-        self._directories[path] = set()
+        with self._changing:
+            if path in self._directories:
+                return
+            if path in self._files:
+                raise _error(errno.EEXIST, path)
+            parent = _parent(path)
+            if parent in self._files:
+                raise _error(errno.ENOTDIR, path)
+            self.make_directories(parent)
+            self._directories[parent].add(_name(path))
+            self._directories[path] = set()
 
     def remove(self, path: str) -> None:
-        self._refuse_directory(path)
-        if path not in self._files:
-            raise _error(errno.ENOENT, path)
-        del self._files[path]
-        self._directories[_parent(path)].discard(_name(path))
+        with self._changing:
+            self._refuse_directory(path)
+            if path not in self._files:
+                raise self._missing(path)
+            del self._files[path]
+            self._directories[_parent(path)].discard(_name(path))
 
     def remove_directory(self, path: str) -> None:
-        if self.list_names(path):
-            raise _error(errno.ENOTEMPTY, path)
-        del self._directories[path]
-        self._directories[_parent(path)].discard(_name(path))
+        with self._changing:
+            if self._names(path):
+                raise _error(errno.ENOTEMPTY, path)
+            del self._directories[path]
+            self._directories[_parent(path)].discard(_name(path))
 
     def rename(self, source: str, target: str) -> None:
-        if source == target and self.exists(source):
-            return
-        if source in self._files:
-            self._refuse_directory(target)
+        with self._changing:
+            for path in (source, target):
+                self._names(_parent(path))
+            if not self.exists(source):
+                raise self._missing(source)
+            if source == target or self._is_one_file(source, target):
+                return
+            self._refuse_to_replace(source, target)
             self._enter(target)
-            self._files[target] = self._files.pop(source)
-        elif source in self._directories:
-            if self._directories.get(target):
-                raise _error(errno.ENOTEMPTY, target)
-            self._enter(target)
-            self._move_directory(source, target)
-        else:
-            raise _error(errno.ENOENT, source)
-        self._directories[_parent(source)].discard(_name(source))
+            if source in self._files:
+                self._files[target] = self._files.pop(source)
+            else:
+                self._move_directory(source, target)
+            self._directories[_parent(source)].discard(_name(source))
 
     def link(self, source: str, target: str) -> None:
-        if self.exists(target):
-            raise _error(errno.EEXIST, target)
-        file = self.open(source)
-        self._enter(target)
-        self._files[target] = file
+        with self._changing:
+            if not self.exists(source):
+                raise self._missing(source)
+            self._names(_parent(target))
+            if self.exists(target):
+                raise _error(errno.EEXIST, target)
+            self._files[target] = self.open(source)
+            self._enter(target)
 
     def sync_directory(self, path: str) -> None:
-        if path not in self._directories:
-            raise _error(errno.ENOENT, path)
+        self._names(path)
+
+    def _names(self, directory: str) -> set[str]:
+        names = self._directories.get(directory)
+        if names is None:
+            raise _error(errno.ENOTDIR, directory) if directory in self._files else self._missing(directory)
+        return names
+
+    def _missing(self, path: str) -> OSError:
+        """Why nothing is found at a path: something on the way to it is missing, or is a file."""
+        above = _parent(path)
+        while above not in self._files and above != "/":
+            above = _parent(above)
+        return _error(errno.ENOTDIR if above in self._files else errno.ENOENT, path)
+
+    def _is_one_file(self, path: str, other: str) -> bool:
+        return path in self._files and self._files[path] is self._files.get(other)
 
     def _refuse_directory(self, path: str) -> None:
         if path in self._directories:
             raise _error(errno.EISDIR, path)
 
+    def _refuse_to_replace(self, source: str, target: str) -> None:
+        if target.startswith(f"{source}/"):
+            raise _error(errno.EINVAL, target)
+        if source.startswith(f"{target}/"):
+            raise _error(errno.ENOTEMPTY, target)
+        if source in self._files:
+            self._refuse_directory(target)
+        elif target in self._files:
+            raise _error(errno.ENOTDIR, target)
+        elif self._directories.get(target):
+            raise _error(errno.ENOTEMPTY, target)
+
     def _enter(self, path: str) -> None:
-        parent = _parent(path)
-        if parent not in self._directories:
-            raise _error(errno.ENOENT, parent)
-        self._directories[parent].add(_name(path))
+        self._names(_parent(path)).add(_name(path))
 
     def _move_directory(self, source: str, target: str) -> None:
         self._directories[target] = self._directories.pop(source)

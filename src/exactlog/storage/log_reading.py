@@ -46,24 +46,31 @@ def read_batches(
     return segment.read(offset, bytes_max=bytes_max, end_position=end_position, at_least_one_batch=at_least_one_batch)
 
 
-def find_by_time(segments: Sequence[Segment], timestamp_ms: int, *, end_offset: int) -> FoundRecord | None:
-    """The first data record below `end_offset` that is not older than a time, in milliseconds since the epoch."""
+def find_by_time(
+    segments: Sequence[Segment], timestamp_ms: int, *, start_offset: int, end_offset: int
+) -> FoundRecord | None:
+    """The first data record from `start_offset` to below `end_offset` that is not older than a time, in ms."""
     for segment in segments:
         for position, header in segment.first_at_or_after(timestamp_ms):
             if header.base_offset >= end_offset:
                 return None
-            if header.is_control:
+            if header.is_control or header.last_offset < start_offset:
                 continue
             for record in decode_records(segment.read_batch(position, header)):
-                if record.timestamp_ms >= timestamp_ms:
+                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
                     return FoundRecord(record.offset, record.timestamp_ms, header.leader_epoch)
     return None
 
 
-def find_latest_in_time(segments: Sequence[Segment], *, end_offset: int) -> FoundRecord | None:
-    """The record with the greatest timestamp; the first of several (KIP-734)."""
-    youngest = max((segment.max_timestamp for segment in segments), default=-1)
-    return find_by_time(segments, youngest, end_offset=end_offset) if youngest >= 0 else None
+def find_latest_in_time(segments: Sequence[Segment], *, start_offset: int, end_offset: int) -> FoundRecord | None:
+    """The record in that range with the greatest timestamp; the first of several (KIP-734)."""
+    for youngest in sorted({segment.max_timestamp for segment in segments}, reverse=True):
+        if youngest < 0:
+            break
+        found = find_by_time(segments, youngest, start_offset=start_offset, end_offset=end_offset)
+        if found is not None:
+            return found
+    return None
 
 
 def _base_offset(segment: Segment) -> int:

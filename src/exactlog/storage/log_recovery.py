@@ -14,13 +14,20 @@ import logging
 from collections.abc import Sequence
 
 import crc32c
+import msgspec
 from msgspec import Struct
 
 from exactlog.core.deltalog.canonical_json import print_crc
 from exactlog.core.deltalog.checkpoint_format import Checkpoint
 from exactlog.core.deltalog.checkpoint_policy import LastCheckpoint
-from exactlog.core.deltalog.commit_format import DecodedCommit
-from exactlog.core.deltalog.log_path import is_temporary_name, parse_segment_file_name
+from exactlog.core.deltalog.commit_format import DecodedCommit, decode_commit
+from exactlog.core.deltalog.log_path import (
+    SegmentFileKind,
+    is_temporary_name,
+    parse_segment_file_name,
+    print_commit_name,
+    print_temporary_name,
+)
 from exactlog.core.deltalog.table_state import TableState
 from exactlog.core.deltalog.timestamps import parse_timestamp
 from exactlog.core.log.producer_state import ProducerStates
@@ -28,11 +35,13 @@ from exactlog.core.model.errors import DamageError, DecodeError
 from exactlog.core.model.ids import DeltaVersion, Offset
 from exactlog.core.record.batch_format import BatchHeader, crc_is_valid, iter_headers
 from exactlog.storage.delta_log_files import DamagedCheckpoint, DeltaLogFiles
+from exactlog.storage.fault_points import RECOVERY_AFTER_TRUNCATE, RECOVERY_BEFORE_TRUNCATE
 from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.group import Group
 from exactlog.storage.producer_entries import producers_of
 from exactlog.storage.segment import Segment, SegmentFiles
 from exactlog.storage.settings import FlushMode, recorded_flush_mode
+from exactlog.storage.whole_files import publish_new
 
 _logger = logging.getLogger(__name__)
 
@@ -50,6 +59,12 @@ class RecoveredLog(Struct):
     """Valid batches behind the last version (`interval` and `none`); producers and indexes know them, the table does
     not yet: a version must be made of them."""
     adopted_crc: int
+    delta_log: DeltaLogFiles
+    """The names in its `_delta_log`, as recovery leaves them."""
+    checkpoint_version: DeltaVersion | None = None
+    """The checkpoint it began from; None where everything was replayed."""
+    removed_files: list[str] = msgspec.field(default_factory=list)
+    """Segment files whose records have been removed from the table: they go once no checkpoint can need them."""
 
 
 class _UnusableError(Exception):
@@ -69,6 +84,7 @@ def recover(filesystem: Filesystem, files: SegmentFiles, directory: str, *, name
     recovery = _Recovery(filesystem, files, directory, name)
     recovery.start_from_checkpoint()
     recovery.replay_commits()
+    recovery.finish_publications()
     recovery.adopt_tail()
     recovery.cut_off()
     return recovery.log
@@ -81,7 +97,7 @@ class _Recovery:
         self._directory = directory
         self._name = name
         self._delta_log = DeltaLogFiles(filesystem, directory)
-        self.log = RecoveredLog(TableState(table=name), ProducerStates(), [], None, 0, [], 0)
+        self.log = RecoveredLog(TableState(table=name), ProducerStates(), [], None, 0, [], 0, self._delta_log)
 
     @property
     def _is_lenient(self) -> bool:
@@ -121,11 +137,43 @@ class _Recovery:
             except (_UnusableError, DamageError) as error:
                 self._drop_or_refuse(version, error)
                 return
-            self.log.table.replay(decoded)
-            for segment_name, position, header in batches:
-                self._apply(self._segment(segment_name, header), header, position)
+            self._take_in(decoded, batches)
             self.log.commit_bytes_since_checkpoint += size
             version = DeltaVersion(version + 1)
+
+    def finish_publications(self) -> None:
+        """In `interval` and `none`: gives the documents their names whose bytes are there and whose names were to come.
+
+        Such a document says what cannot be told from the bytes: ids of clients, and who supplied a sequence.
+        """
+        version = DeltaVersion(self.log.table.version + 1)
+        while self._is_lenient and version not in self._delta_log.versions:
+            name = print_commit_name(version)
+            aside = f"{self._delta_log.directory}/{print_temporary_name(name)}"
+            if not self._filesystem.exists(aside):
+                return
+            document = self._filesystem.read_file(aside)
+            try:
+                decoded = decode_commit(document, path_hint=f"{self._delta_log.directory}/{name}")
+                batches = self._check_bytes(decoded)
+                self._take_in(decoded, batches)
+            except (_UnusableError, DamageError) as error:
+                _logger.warning("%s: version %d had no name yet and is dropped: %s", self._name, version, error)
+                return
+            publish_new(self._filesystem, self._delta_log.directory, name, document, durable=False)
+            self._delta_log.temporary_names.remove(print_temporary_name(name))
+            _logger.warning("%s: version %d had no name yet and gets it now", self._name, version)
+            self.log.commit_bytes_since_checkpoint += len(document)
+            version = DeltaVersion(version + 1)
+
+    def _take_in(self, decoded: DecodedCommit, batches: Sequence[tuple[str, int, BatchHeader]]) -> None:
+        """One more version, its bytes checked."""
+        self.log.table.replay(decoded)
+        for segment_name, position, header in batches:
+            self._apply(self._segment(segment_name, header), header, position)
+        if any(operation.type == "remove" for operation in decoded.commit.operations):
+            kept = {segment.name for segment in self.log.table.segments}
+            self.log.segments = [segment for segment in self.log.segments if segment.name in kept]
 
     def adopt_tail(self) -> None:
         """In `interval` and `none`: takes in the batches behind the last version whose document was still to come."""
@@ -161,6 +209,8 @@ class _Recovery:
             if is_temporary_name(name) or (parsed is not None and parsed.base >= end and name not in known):
                 self._files.forget(path)
                 self._filesystem.remove(path)
+            elif parsed is not None and parsed.kind is SegmentFileKind.LOG and name not in known:
+                self.log.removed_files.append(name)
         for name in self._delta_log.temporary_names:
             self._filesystem.remove(f"{self._delta_log.directory}/{name}")
         if self.log.segments:
@@ -168,12 +218,15 @@ class _Recovery:
             surplus = self._filesystem.file_size(active.path) - active.size
             if surplus > 0:
                 _logger.warning("%s: %d bytes of no delta version are cut off %s", self._name, surplus, active.name)
+                RECOVERY_BEFORE_TRUNCATE.reach()
                 active.truncate_file()
+                RECOVERY_AFTER_TRUNCATE.reach()
 
     def _take_up(self, checkpoint: Checkpoint) -> None:
         self.log.table = TableState.from_checkpoint(checkpoint, table=self._name)
         self.log.producers = producers_of(checkpoint)
         self.log.segments = [self._files.attach(self._directory, entry) for entry in checkpoint.segments]
+        self.log.checkpoint_version = checkpoint.version
         self.log.last_checkpoint = LastCheckpoint(
             written_ms=parse_timestamp(checkpoint.timestamp),
             size_bytes=self._delta_log.checkpoint_size(checkpoint.version),
@@ -233,14 +286,35 @@ class _Recovery:
                 f"{self._name}: delta version {version}: {error}",
                 hint="restore the file from a copy; the partition stays closed, since acknowledged records are missing",
             )
+        self._refuse_if_removed_later(version, error)
         _logger.warning(
             "%s: versions %d to %d are dropped: %s", self._name, version, self._delta_log.newest_version, error
         )
         self._delta_log.remove_from(version)
 
+    def _refuse_if_removed_later(self, version: DeltaVersion, error: Exception) -> None:
+        """Bytes that are gone since a later version removed them were not lost in a crash: nothing may be dropped."""
+        later = self._first_removal_after(version)
+        if later is not None:
+            raise DamageError(
+                f"{self._name}: delta version {version}: {error}, and version {later} removed records",
+                hint=f"restore a checkpoint of {self._delta_log.directory} from a copy: what it says of producers "
+                "cannot be found again without the removed bytes",
+            )
+
+    def _first_removal_after(self, version: DeltaVersion) -> DeltaVersion | None:
+        """The first version behind another that removes records, as far as they can be read."""
+        try:
+            for decoded in self._delta_log.commits_after(version):
+                if any(operation.type == "remove" for operation in decoded.commit.operations):
+                    return decoded.commit.version
+        except DamageError:
+            pass  # those from there on would be dropped as well
+        return None
+
     def _segment(self, name: str, header: BatchHeader) -> Segment:
         if not self.log.segments or self.log.segments[-1].name != name:
-            self._begin_segment(self._files.new(self._directory, base_offset=header.base_offset))
+            self._begin_segment(self._files.named(self._directory, name, base_offset=header.base_offset))
         return self.log.segments[-1]
 
     def _begin_segment(self, segment: Segment) -> None:

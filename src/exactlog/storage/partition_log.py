@@ -10,31 +10,44 @@ Producer state exists twice, at head and at committed, changed by the same `repl
 a batch in flight is recognised when it is sent again; its answer waits for committed all the same. When a round fails,
 everything after it fails and head goes back to committed.
 
+Appends on terms (an expected version, ids of the writer's own) and a moved log start live in the delta log alone. They
+are answered when their version is published, and the next round publishes what it commits for them, in all modes.
+
 All methods belong to the event loop's thread; only what `take_*` hands out travels to another.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from exactlog.core.deltalog.commit_format import DecodedCommit
+from exactlog.core.deltalog.append_terms import (
+    Accepted,
+    AppendTerms,
+    Committed,
+    Conflicted,
+    DecidedIds,
+    PayloadDiffers,
+    Superseded,
+    TermsRefused,
+)
 from exactlog.core.deltalog.table_state import TableState
-from exactlog.core.log.producer_state import Duplicate, Fresh, ProducerStates, Refused
+from exactlog.core.log.producer_state import Duplicate, Fresh, Refused
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
+from exactlog.core.model.metrics import Counter
 from exactlog.core.record.batch_format import BatchHeader, assign, decode_header, set_log_append_time
-from exactlog.storage.background import BackgroundLane
-from exactlog.storage.checkpointer import Checkpointer, PreparedCheckpoint
-from exactlog.storage.delta_head import DeltaHead
-from exactlog.storage.filesystem import Buffer
+from exactlog.storage.background import Lane
+from exactlog.storage.checkpointer import Checkpointer
+from exactlog.storage.committed_log import ClosedVersion, CommittedLog, OpenedLog
+from exactlog.storage.delta_head import NO_CHANGE, DeltaHead
 from exactlog.storage.group import Group
-from exactlog.storage.log_reading import FoundRecord, find_by_time, find_latest_in_time, read_batches
+from exactlog.storage.pending_versions import PendingVersion, PendingVersions, TableChange
+from exactlog.storage.removal import Retention, find_retained_start
 from exactlog.storage.round import (
-    CommitWrite,
     ForeignVersion,
     GroupWrite,
     PartitionWrite,
@@ -50,6 +63,9 @@ from exactlog.storage.settings import FlushMode, LogSettings
 _logger = logging.getLogger(__name__)
 
 _RETIRE_POLL_S = 0.001
+
+HIGH_WATERMARK = -1
+"""Instead of an offset to remove up to: all that is committed."""
 
 CommittedCallback = Callable[[ErrorCode], None]
 """Called once what it waits for is committed (NONE), or will never be (the error)."""
@@ -69,21 +85,11 @@ class AppendRefused(Struct, frozen=True, gc=False):
     message: str
 
 
-class OpenedLog(Struct, frozen=True):
-    """What a partition log starts from."""
+class _Carried(Struct, frozen=True):
+    """One group write of a round: groups to commit, and the version to publish with them, if any."""
 
-    table: TableState
-    producers: ProducerStates
-    segments: list[Segment]
-    """In order of base offset, the last one active; empty before the first record."""
-
-
-class ClosedVersion(Struct, frozen=True):
-    """A delta version on its way to be published."""
-
-    write: CommitWrite
-    decoded: DecodedCommit
-    checkpoint: PreparedCheckpoint | None
+    groups: Sequence[Group]
+    version: ClosedVersion | None
 
 
 class PartitionLog:
@@ -91,7 +97,7 @@ class PartitionLog:
 
     Attributes:
         failure: why the partition has stopped; None while it works.
-        committed_bytes: how many bytes have been committed since it was opened; only grows.
+        committed: what finished rounds made good; readers ask it.
     """
 
     def __init__(
@@ -103,81 +109,72 @@ class PartitionLog:
         *,
         files: SegmentFiles,
         checkpointer: Checkpointer,
-        background: BackgroundLane,
+        background: Lane,
         mark_dirty: "Callable[[PartitionLog, int], None]",
+        conflicts: Counter,
     ) -> None:
         self.topic_partition = topic_partition
         self._name = str(topic_partition)
         self.directory = directory
         self.settings = settings
-        self.table = opened.table
-        self.segments = opened.segments
+        self.committed = CommittedLog(directory, opened, files=files, checkpointer=checkpointer, background=background)
         self.failure: str | None = None
-        self.committed_bytes = 0
         self._files = files
-        self._checkpointer = checkpointer
         self._background = background
         self._mark_dirty = mark_dirty
-        self._committed_offset = opened.table.next_offset
-        self._committed_producers = opened.producers
-        self._forming: list[Group] = []
-        self._in_flight: list[tuple[Group, ClosedVersion | None]] = []
-        self._unpublished: list[Group] = []
-        self._unpublished_crc = 0
-        self._refused_version: ClosedVersion | None = None
-        self._is_publishing = False
+        self._conflicts = conflicts
+        self._versions = PendingVersions(opened.table.version)
+        self._in_flight: list[_Carried] = []
+        self._publishing: list[ClosedVersion] = []
+        self._forming_bytes = 0
         self._unsynced: dict[Segment, bool] = {}
         self._is_syncing = False
         self._waiting: deque[tuple[int, CommittedCallback]] = deque()
-        self._watchers: dict[Callable[[], None], None] = {}
-        self._delta_head = DeltaHead(self.table, settings)
-        self._head_producers = self._committed_producers.copy()
-        self._head_offset = self._committed_offset
-        self._head_segment = self._active_segment()
+        self._waiting_for_version: deque[tuple[int, CommittedCallback]] = deque()
+        self._reset_decisions()
+
+    def _reset_decisions(self) -> None:
+        """Head stands where committed does."""
+        if not self._publishing:
+            self._delta_head = DeltaHead(self.table, self.settings)
+        self._ids = DecidedIds(self.table, node_id=self.settings.node_id)
+        self._head_producers = self.committed.producers.copy()
+        self._head_offset = self.committed.end_offset
+        self._head_log_start = self.table.log_start_offset
+        self._segments_leaving = 0  # of the first ones, by removals that are decided
+        for version in self._publishing:
+            self._head_log_start = version.decoded.commit.log_start_offset
+            self._segments_leaving += 0 if version.pending.change is None else len(version.pending.change.removed)
+        self._open_group: Group | None = None
+        self._head_segment = self.committed.active_segment()
         self._head_position = self._head_segment.size
 
     # --- what readers see ---------------------------------------------------------------------------------------
 
     @property
+    def table(self) -> TableState:
+        """The table as of the newest published version."""
+        return self.committed.table
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The committed segments, in order of base offset."""
+        return self.committed.segments
+
+    @property
     def log_start_offset(self) -> Offset:
         """The first offset that can be read."""
-        return self.table.log_start_offset
+        return self.committed.table.log_start_offset
 
     @property
     def high_watermark(self) -> Offset:
         """The end of what is committed: the first offset that cannot be read yet."""
-        return self._committed_offset
+        return self.committed.end_offset
 
     @property
     def last_stable_offset(self) -> Offset:
         """The first offset a read_committed reader may not see."""
-        return self._committed_offset
-
-    def read(self, offset: int, *, end_offset: int, bytes_max: int, at_least_one_batch: bool) -> Buffer:
-        """Whole committed batches from the one that holds `offset` on; see `read_batches`."""
-        return read_batches(
-            self.segments,
-            offset,
-            end_offset=min(end_offset, self._committed_offset),
-            bytes_max=bytes_max,
-            at_least_one_batch=at_least_one_batch,
-        )
-
-    def find_by_time(self, timestamp_ms: int, *, end_offset: int) -> FoundRecord | None:
-        """The first committed record below `end_offset` that is not older than a time."""
-        return find_by_time(self.segments, timestamp_ms, end_offset=min(end_offset, self._committed_offset))
-
-    def find_latest_in_time(self, *, end_offset: int) -> FoundRecord | None:
-        """The committed record below `end_offset` with the greatest timestamp."""
-        return find_latest_in_time(self.segments, end_offset=min(end_offset, self._committed_offset))
-
-    def watch(self, callback: Callable[[], None]) -> None:
-        """Calls back each time the committed end moves, or the partition fails, until `unwatch`."""
-        self._watchers[callback] = None
-
-    def unwatch(self, callback: Callable[[], None]) -> None:
-        """Ends a `watch`; one that was not there is fine."""
-        self._watchers.pop(callback, None)
+        return self.committed.end_offset
 
     # --- appending ----------------------------------------------------------------------------------------------
 
@@ -197,6 +194,42 @@ class PartitionLog:
                 return Appended(first.offset_start, first.timestamp)
             case Refused(error_code=code, message=message):
                 return AppendRefused(code, message)
+        return self._place(header, batch, now_ms=now_ms)
+
+    def append_on_terms(
+        self, header: BatchHeader, batch: memoryview, terms: AppendTerms, *, now_ms: int
+    ) -> Committed | Conflicted | Superseded | PayloadDiffers | AppendRefused:
+        """As `append`, of a batch without a producer id, if the terms hold; told only once `when_published` calls back.
+
+        Who comes again with the id or the sequence of an earlier append gets the first result.
+        """
+        if self.failure is not None:
+            return AppendRefused(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
+        if header.has_producer_id:
+            return AppendRefused(ErrorCode.INVALID_REQUEST, "an append on terms cannot be an idempotent producer's")
+        versions = self._versions
+        judged = self._ids.judge(terms, closed_version=versions.closed_version, is_forming=versions.is_forming)
+        match judged:
+            case Accepted():
+                pass
+            case TermsRefused(message=message):
+                return AppendRefused(ErrorCode.INVALID_REQUEST, message)
+            case Conflicted():
+                self._conflicts.inc()
+                self._versions.close()  # so that the actual version can be expected next
+                self._open_group = None
+                return judged
+            case _:
+                return judged
+        placed = self._place(header, batch, now_ms=now_ms)
+        committed = Committed(versions.newest, placed.base_offset, self._head_offset - 1)
+        if self._open_group is not None and (terms.txn_id is not None or terms.origin_id is not None):
+            self._open_group.mark_last_as_own(terms, origin_seq=judged.origin_seq)
+            self._ids.decide(terms, judged, committed)
+        return committed
+
+    def _place(self, header: BatchHeader, batch: memoryview, *, now_ms: int) -> Appended:
+        """Gives a batch its offsets and lets it join the forming group."""
         append_time = NO_TIMESTAMP
         if self.settings.log_append_time:
             append_time = TimestampMs(now_ms)
@@ -210,41 +243,119 @@ class PartitionLog:
         group.add(placed, batch, producer)
         self._head_position = group.position + group.size
         self._head_offset = Offset(group.end_offset)
+        self._forming_bytes += len(batch)
         self._mark_dirty(self, len(batch))
         return Appended(placed.base_offset, append_time)
 
     def when_committed(self, callback: CommittedCallback) -> None:
         """Calls back when all that is decided by now is committed, or has failed; at once when it already is."""
-        if self._head_offset == self._committed_offset:
+        if self._head_offset == self.committed.end_offset:
             callback(ErrorCode.NONE)
         else:
             self._waiting.append((self._head_offset, callback))
 
+    def when_published(self, callback: CommittedCallback) -> None:
+        """Calls back when all that is decided by now is published, or has failed; at once when it already is."""
+        if self._versions.newest == self.table.version:
+            callback(ErrorCode.NONE)
+        else:
+            self._waiting_for_version.append((self._versions.newest, callback))
+            self._mark_dirty(self, 0)
+
     def _group_for(self, header: BatchHeader) -> Group:
         """The open group, or a new one; in a new segment, when the batch would not fit the old one."""
         if not self._head_segment.has_room_for(header, self._head_position, self.settings.segment_bytes):
-            self._head_segment = self._files.new(self.directory, base_offset=header.base_offset)
-            self._head_position = 0
-        elif self._forming:
-            return self._forming[-1]
+            self._begin_head_segment(header.base_offset)
+        elif self._open_group is not None:
+            return self._open_group
         group = Group(self._head_segment, position=self._head_position, base_offset=header.base_offset)
-        self._forming.append(group)
+        self._versions.open().groups.append(group)
+        self._open_group = group
         return group
+
+    def _begin_head_segment(self, base_offset: int) -> None:
+        self._head_segment = self._files.new(self.directory, base_offset=base_offset)
+        self._head_position = 0
+        self._open_group = None
+
+    # --- removing -----------------------------------------------------------------------------------------------
+
+    def move_log_start(self, offset: int) -> ErrorCode:
+        """Takes all records below an offset away, for good; -1 is the high watermark (DeleteRecords, KIP-107).
+
+        Nothing happens where they are gone already. Told only once `when_published` calls back: OFFSET_OUT_OF_RANGE
+        for an offset above the high watermark.
+        """
+        if self.failure is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if offset == HIGH_WATERMARK:
+            offset = self.committed.end_offset
+        if not 0 <= offset <= self.committed.end_offset:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if offset > self._head_log_start:
+            leaving = self._segments_below(offset)
+            self._head_log_start = Offset(offset)
+            self._segments_leaving += len(leaving)
+            self._change(TableChange(log_start_offset=offset, removed=[segment.in_table() for segment in leaving]))
+        return ErrorCode.NONE
+
+    def apply_retention(self, retention: Retention, *, now_ms: int) -> None:
+        """Takes whole segments away that are too old or too much."""
+        start = find_retained_start(self.segments[self._segments_leaving :], retention, now_ms=now_ms)
+        if start is not None:
+            self.move_log_start(start)
+
+    def sweep_removed(self, *, now_ms: int) -> None:
+        """Lets files of removed segments go when they may; see `CommittedLog.sweep_removed`."""
+        if self.failure is not None or not self.committed.has_removed_files:
+            return
+        is_quiet = not self._versions and not self._is_busy
+        delay_ms = self.settings.file_delete_delay_ms
+        if self.committed.sweep_removed(now_ms=now_ms, delay_ms=delay_ms, is_quiet=is_quiet):
+            self._change(TableChange(metadata=self.table.metadata))  # says anew what the table is
+
+    def _segments_below(self, offset: int) -> list[Segment]:
+        """The segments with nothing but records below an offset; the active one only where nothing is under way."""
+        segments = self.segments[self._segments_leaving :]
+        if segments and offset == self.committed.end_offset == self._head_offset:
+            self._begin_head_segment(offset)
+            return segments
+        return [segment for segment in segments[:-1] if segment.next_offset <= offset]
+
+    def _change(self, change: TableChange) -> None:
+        self._versions.change(change)
+        self._open_group = None
+        self._mark_dirty(self, 0)
 
     # --- rounds -------------------------------------------------------------------------------------------------
 
+    @property
+    def _publishes_in_round(self) -> bool:
+        """Whether the next round publishes what it commits: in `commit` always, else when somebody waits for it."""
+        return self.settings.flush_mode is FlushMode.COMMIT or bool(self._waiting_for_version)
+
+    @property
+    def _has_round_work(self) -> bool:
+        return bool(self._versions if self._publishes_in_round else self._forming_bytes)
+
     def take_write(self, *, now_ms: int) -> PartitionWrite | None:
-        """Closes what is forming and hands it to a round; None when there is nothing."""
-        groups, self._forming = self._forming, []
-        if not groups:
+        """Closes what is forming and hands it to a round; None when there is nothing, or a publication comes first."""
+        if not self._has_round_work or self._in_flight or (self._publishing and self._publishes_in_round):
             return None
+        if self._publishes_in_round:
+            for pending in self._versions.take_all():
+                self._in_flight.append(_Carried(pending.uncommitted_groups, self._close(pending, now_ms=now_ms)))
+        else:
+            self._in_flight = [_Carried((group,), None) for group in self._versions.uncommitted_groups()]
+        writes = [
+            GroupWrite(
+                [group.segment_write() for group in carried.groups],
+                carried.version.write if carried.version is not None else None,
+            )
+            for carried in self._in_flight
+        ]
+        size_bytes, self._forming_bytes, self._open_group = self._forming_bytes, 0, None
         is_durable = self.settings.flush_mode is FlushMode.COMMIT
-        writes = []
-        for group in groups:
-            version = self._close_version([group], group.data_crc(), now_ms=now_ms) if is_durable else None
-            self._in_flight.append((group, version))
-            writes.append(GroupWrite((group.segment_write(),), version.write if version is not None else None))
-        size_bytes = sum(group.size for group in groups)
         return PartitionWrite(self._name, self.directory, writes, size_bytes, is_durable)
 
     def complete_write(self, outcome: WriteOutcome, *, now_ms: int) -> None:
@@ -256,57 +367,49 @@ class PartitionLog:
             case StorageRefused(reason=reason, groups_stored=stored):
                 _logger.error("storage refused a write: %s", reason)
                 self._commit(taken[:stored], now_ms=now_ms)
-                self._reset_head()
+                self._reset_head(put_back=[refused.version.pending for refused in taken[stored:] if refused.version])
             case ForeignVersion():
-                self.fail(_tell_foreign(self.topic_partition, outcome))
+                self.fail(outcome.tell(self._name))
             case SyncFailed(reason=reason):
                 raise InvariantError(reason)
 
-    def take_publication(self, *, now_ms: int) -> tuple[PartitionWrite, ClosedVersion] | None:
+    def take_publication(self, *, now_ms: int) -> PartitionWrite | None:
         """Closes a version over all that is committed and not yet published (`interval` and `none`)."""
-        if self.failure is not None:
+        if self.failure is not None or self._publishing or self._waiting_for_version:
             return None
-        version = self._refused_version or self._close_unpublished(now_ms=now_ms)
-        if version is None:
+        self._publishing = [self._close(pending, now_ms=now_ms) for pending in self._versions.take_committed()]
+        if not self._publishing:
             return None
-        self._is_publishing = True
-        write = PartitionWrite(self._name, self.directory, [GroupWrite((), version.write)], size_bytes=0, durable=False)
-        return write, version
+        last = self._publishing[-1]
+        # Now, since by the time the version is published more may be committed.
+        checkpoint = self.committed.prepare_checkpoint(last.decoded.commit.version, now_ms=now_ms)
+        self._publishing[-1] = ClosedVersion(last.pending, last.write, last.decoded, checkpoint)
+        writes = [GroupWrite((), version.write) for version in self._publishing]
+        return PartitionWrite(self._name, self.directory, writes, size_bytes=0, durable=False)
 
-    def complete_publication(self, outcome: WriteOutcome, version: ClosedVersion, *, now_ms: int) -> None:
-        """Takes in how the publication of a version ended. One that was refused is handed out again, unchanged."""
-        self._is_publishing = False
+    def complete_publication(self, outcome: WriteOutcome, *, now_ms: int) -> None:
+        """Takes in how the publication ended. What was refused is closed anew and handed out again."""
+        taken, self._publishing = self._publishing, []
         match outcome:
             case Stored():
-                self._refused_version = None
-                self._publish(version, now_ms=now_ms)
-            case StorageRefused(reason=reason):
-                if self._refused_version is None:
-                    _logger.error(
-                        "version %d is committed and cannot be published yet: %s", version.write.version, reason
-                    )
-                self._refused_version = version
+                self._publish(taken, now_ms=now_ms, is_current=False)
+            case StorageRefused(reason=reason, groups_stored=stored):
+                version = taken[stored].write.version
+                _logger.error("version %d is committed and cannot be published yet: %s", version, reason)
+                self._publish(taken[:stored], now_ms=now_ms, is_current=False)
+                self._versions.put_back([version.pending for version in taken[stored:]])
+                self._delta_head = DeltaHead(self.table, self.settings)
             case ForeignVersion():
-                self.fail(_tell_foreign(self.topic_partition, outcome))
+                self.fail(outcome.tell(self._name))
             case SyncFailed(reason=reason):
                 raise InvariantError(reason)
+        if self._waiting_for_version:
+            self._mark_dirty(self, 0)
 
     @property
     def has_unpublished(self) -> bool:
         """Whether something is committed that no published version names yet."""
-        return bool(self._unpublished or self._refused_version)
-
-    def _close_unpublished(self, *, now_ms: int) -> ClosedVersion | None:
-        groups, self._unpublished = self._unpublished, []
-        if not groups:
-            return None
-        version = self._close_version(groups, self._unpublished_crc, now_ms=now_ms)
-        self._unpublished_crc = 0
-        if self._checkpointer.is_wanted(version.decoded.commit.version, now_ms=now_ms):
-            # Now, since by the time the version is published more may be committed.
-            prepared = self._checkpointer.prepare(self._committed_producers, self.segments)
-            version = ClosedVersion(version.write, version.decoded, prepared)
-        return version
+        return self._versions.has_publishable
 
     def take_sync(self) -> PartitionWrite | None:
         """What is committed and not yet synced (`interval`), as a round that writes nothing and syncs it."""
@@ -324,7 +427,7 @@ class PartitionLog:
 
     def expire_producers(self, *, now_ms: int, expiration_ms: int) -> None:
         """Forgets the producers that have been silent for so long (`producer.id.expiration.ms`)."""
-        for producers in (self._head_producers, self._committed_producers):
+        for producers in (self._head_producers, self.committed.producers):
             producers.expire(now_ms=TimestampMs(now_ms), expiration_ms=expiration_ms)
 
     def fail(self, reason: str) -> None:
@@ -345,92 +448,53 @@ class PartitionLog:
     @property
     def _is_busy(self) -> bool:
         """Whether a round writes to the partition's files, or is going to."""
-        return bool(self._forming or self._in_flight or self._is_publishing or self._is_syncing)
+        return bool(self._has_round_work or self._in_flight or self._publishing or self._is_syncing)
 
-    def _close_version(self, groups: list[Group], data_crc: int, *, now_ms: int) -> ClosedVersion:
-        write, decoded = self._delta_head.close(groups, data_crc=data_crc, now_ms=now_ms)
-        return ClosedVersion(write, decoded, None)
+    def _close(self, pending: PendingVersion, *, now_ms: int) -> ClosedVersion:
+        pending.is_closed = True
+        crc = pending.crc
+        for group in pending.uncommitted_groups:
+            crc = group.data_crc(crc)
+        change = pending.change if pending.change is not None else NO_CHANGE
+        write, decoded = self._delta_head.close(pending.groups, data_crc=crc, now_ms=now_ms, change=change)
+        if write.version != pending.number:
+            raise InvariantError(f"{self._name}: version {pending.number} was decided and becomes {write.version}")
+        return ClosedVersion(pending, write, decoded)
 
-    def _commit(self, taken: list[tuple[Group, ClosedVersion | None]], *, now_ms: int) -> None:
-        for group, version in taken:
-            if group.is_new_segment:
-                self._begin_segment(group.segment)
-            for header, position, producer in group.batches:
-                group.segment.on_appended(header, position)
-                if producer is not None:
-                    self._committed_producers.adopt(producer)
-            self._committed_offset = Offset(group.end_offset)
-            self.committed_bytes += group.size
-            if version is not None:
-                self._publish(version, now_ms=now_ms)
-            else:
-                self._unpublished.append(group)
-                self._unpublished_crc = group.data_crc(self._unpublished_crc)
+    def _commit(self, taken: Sequence[_Carried], *, now_ms: int) -> None:
+        for carried in taken:
+            for group in carried.groups:
+                self.committed.commit(group)
                 if self.settings.flush_mode is FlushMode.INTERVAL:
                     self._unsynced[group.segment] = self._unsynced.get(group.segment, False) or group.is_new_segment
-                group.buffers = []  # the operating system has them; only the version's document is still to come
-        while self._waiting and self._waiting[0][0] <= self._committed_offset:
+                if carried.version is None:
+                    self._versions.commit_next()
+            if carried.version is not None:
+                self._publish([carried.version], now_ms=now_ms, is_current=True)
+        while self._waiting and self._waiting[0][0] <= self.committed.end_offset:
             self._waiting.popleft()[1](ErrorCode.NONE)
-        self._notify()
+        self.committed.notify()
 
-    def _publish(self, version: ClosedVersion, *, now_ms: int) -> None:
-        self.table.replay(version.decoded)
-        self._checkpointer.count(len(version.write.content))
-        prepared = version.checkpoint
-        is_current = self.settings.flush_mode is FlushMode.COMMIT
-        if is_current and self._checkpointer.is_wanted(self.table.version, now_ms=now_ms):
-            prepared = self._checkpointer.prepare(self._committed_producers, self.segments)
-        if prepared is not None:
-            self._checkpointer.write(self.table, prepared, now_ms=now_ms)
+    def _publish(self, versions: Sequence[ClosedVersion], *, now_ms: int, is_current: bool) -> None:
+        for version in versions:
+            self.committed.publish(version, now_ms=now_ms, is_current=is_current)
+            if version.pending.change is not None:
+                self._segments_leaving -= len(version.pending.change.removed)
+        self._ids.forget_published()
+        while self._waiting_for_version and self._waiting_for_version[0][0] <= self.table.version:
+            self._waiting_for_version.popleft()[1](ErrorCode.NONE)
 
-    def _active_segment(self) -> Segment:
-        if self.segments:
-            return self.segments[-1]
-        return self._files.new(self.directory, base_offset=self._committed_offset)
-
-    def _begin_segment(self, segment: Segment) -> None:
-        """The first bytes of a segment are committed; the one before it will not grow any more."""
-        if self.segments:
-            self._seal(self.segments[-1])
-        self.segments.append(segment)
-
-    def _seal(self, segment: Segment) -> None:
-        rows = segment.index.take_new_rows(is_last=True)
-
-        def work() -> bool:
-            for new_rows in rows:
-                new_rows.write(self._files.filesystem)
-            return True
-
-        def then(is_written: bool | None) -> None:  # noqa: FBT001  the shape of a continuation
-            if is_written:
-                segment.index.drop_memory()
-
-        self._background.submit(work, then)
-
-    def _reset_head(self, error: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+    def _reset_head(
+        self, error: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, *, put_back: Sequence[PendingVersion] = ()
+    ) -> None:
         """Forgets what is decided and not committed: its bytes are cut off or were never written."""
-        self._mark_dirty(self, -sum(group.size for group in self._forming))
-        self._forming = []
-        self._head_producers = self._committed_producers.copy()
-        self._head_offset = self._committed_offset
-        self._head_segment = self._active_segment()
-        self._head_position = self._head_segment.size
-        if self.settings.flush_mode is FlushMode.COMMIT:
-            self._delta_head = DeltaHead(self.table, self.settings)
-        waiting, self._waiting = self._waiting, deque()
+        self._mark_dirty(self, -self._forming_bytes)
+        self._forming_bytes = 0
+        self._versions.reset(self.table.version + len(self._publishing), put_back)
+        self._reset_decisions()
+        waiting = [*self._waiting, *self._waiting_for_version]
+        self._waiting.clear()
+        self._waiting_for_version.clear()
         for _, callback in waiting:
             callback(error)
-        self._notify()
-
-    def _notify(self) -> None:
-        for callback in list(self._watchers):
-            callback()
-
-
-def _tell_foreign(topic_partition: TopicPartition, outcome: ForeignVersion) -> str:
-    return (
-        f"{topic_partition}: delta version {outcome.version} was already published by {outcome.their_txn_id!r} when "
-        f"{outcome.our_txn_id!r} wanted it ({outcome.reason}). Somebody else writes into this directory: the partition "
-        "stops. Find the other writer, then start the broker again."
-    )
+        self.committed.notify()

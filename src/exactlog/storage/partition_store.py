@@ -6,6 +6,7 @@ name in the data directory is always a whole partition. Everything here blocks; 
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from uuid import UUID
 
 from msgspec import UNSET, Struct
@@ -20,18 +21,31 @@ from exactlog.core.deltalog.log_path import (
 )
 from exactlog.core.deltalog.table_state import TableState
 from exactlog.core.deltalog.timestamps import format_timestamp
+from exactlog.core.deltalog.version_cleanup import PACK_VERSIONS
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.errors import DamageError
 from exactlog.core.model.ids import DeltaVersion, TimestampMs, TopicPartition
-from exactlog.storage.background import BackgroundWork
+from exactlog.core.model.metrics import Registry
+from exactlog.storage.background import Background
 from exactlog.storage.checkpointer import Checkpointer
-from exactlog.storage.delta_head import DeltaHead
+from exactlog.storage.committed_log import OpenedLog
+from exactlog.storage.delta_head import NO_CHANGE, DeltaHead
 from exactlog.storage.delta_log_files import DeltaLogFiles
+from exactlog.storage.fault_points import (
+    CREATE_AFTER_RENAME,
+    CREATE_BEFORE_RENAME,
+    DELETE_AFTER_RENAME,
+    DELETE_BEFORE_FILES,
+    DELETE_BEFORE_RENAME,
+    RECOVERY_BEFORE_PUBLISH,
+)
 from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.group import Group
 from exactlog.storage.log_recovery import RecoveredLog, recover
 from exactlog.storage.open_files import OpenFiles
-from exactlog.storage.partition_log import OpenedLog, PartitionLog
+from exactlog.storage.packing import PackingProgress
+from exactlog.storage.partition_log import PartitionLog
+from exactlog.storage.pending_versions import TableChange
 from exactlog.storage.segment import SegmentFiles
 from exactlog.storage.settings import FLUSH_MODE_KEY, FlushMode, LogSettings, recorded_flush_mode
 from exactlog.storage.whole_files import publish_new, remove_tree
@@ -49,6 +63,8 @@ class NodeSettings(Struct, frozen=True):
     flush_mode: FlushMode
     checkpoint_interval: int
     checkpoint_min_interval_ms: int
+    versions_keep: int = 1000
+    pack_versions: int = PACK_VERSIONS
 
 
 class PartitionStore:
@@ -62,8 +78,9 @@ class PartitionStore:
         open_files: OpenFiles,
         clock: Clock,
         settings: NodeSettings,
-        background: BackgroundWork,
+        background: Background,
         mark_dirty: Callable[[PartitionLog, int], None],
+        metrics: Registry,
     ) -> None:
         self._filesystem = filesystem
         self._root = root
@@ -72,14 +89,25 @@ class PartitionStore:
         self._settings = settings
         self._background = background
         self._mark_dirty = mark_dirty
+        self._conflicts = metrics.counter(
+            "exactlog_delta_conflicts_total", "Appends refused since what they expected was no longer so."
+        )
 
-    def prepare(self) -> None:
-        """Makes the data directory, and removes what a crash left half made or half removed."""
+    def prepare(self) -> list[str]:
+        """Makes the data directory and removes what a crash left half made.
+
+        Returns:
+            the directories of partitions that were taken away and still have their files, for `remove_deleted`.
+        """
         for name in (CREATING_DIRECTORY, DELETED_DIRECTORY):
-            directory = f"{self._root}/{name}"
-            self._filesystem.make_directories(directory)
-            for leftover in self._filesystem.list_names(directory):
-                remove_tree(self._filesystem, f"{directory}/{leftover}")
+            self._filesystem.make_directories(f"{self._root}/{name}")
+        self.sync_root()
+        with suppress(PermissionError):  # what may not be read is not where a new name was just put
+            self._filesystem.sync_directory(self._root.rpartition("/")[0] or "/")  # the root's own name
+        creating, deleted = f"{self._root}/{CREATING_DIRECTORY}", f"{self._root}/{DELETED_DIRECTORY}"
+        for leftover in self._filesystem.list_names(creating):
+            remove_tree(self._filesystem, f"{creating}/{leftover}")
+        return [f"{deleted}/{name}" for name in self._filesystem.list_names(deleted)]
 
     def create(self, topic_partition: TopicPartition, topic_id: UUID, *, config: TopicConfig, created_ms: int) -> None:
         """Makes a partition with version 0; durable once `sync_root` has returned."""
@@ -98,33 +126,48 @@ class PartitionStore:
             config={**config.overrides, FLUSH_MODE_KEY: settings.flush_mode},
         )
         head = DeltaHead(TableState(table=str(topic_partition)), settings)
-        write, _ = head.close([], data_crc=0, now_ms=created_ms, metadata=metadata)
+        write, _ = head.close([], data_crc=0, now_ms=created_ms, change=TableChange(metadata=metadata))
         publish_new(self._filesystem, delta_log, write.name, write.content, durable=True)
         self._filesystem.sync_directory(made)
+        CREATE_BEFORE_RENAME.reach()
         self._filesystem.rename(made, f"{self._root}/{name}")
+        CREATE_AFTER_RENAME.reach()
 
     def sync_root(self) -> None:
         """Makes the names of the partitions durable."""
         self._filesystem.sync_directory(self._root)
 
-    def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> None:
-        """Takes a partition away; one that is not there is fine, and one of another topic of that name stays."""
+    def remove(self, topic_partition: TopicPartition, topic_id: UUID) -> str | None:
+        """Takes a partition away; one that is not there is fine, and one of another topic of that name stays.
+
+        Returns:
+            the directory that its files are in until `remove_deleted`; None when there are none.
+        """
         name = print_partition_directory_name(topic_partition.topic, topic_partition.partition)
         directory = f"{self._root}/{name}"
         made = f"{self._root}/{CREATING_DIRECTORY}/{name}"
         if self._filesystem.exists(made):
             remove_tree(self._filesystem, made)
         if not self._filesystem.exists(directory):
-            return
+            return None
         owner = self._owner(directory)
         if owner is not None and owner != topic_id:
             _logger.warning("%s stays: it belongs to topic id %s, not to %s", directory, owner, topic_id)
-            return
+            return None
         self._open_files.forget_directory(directory)
         deleted = f"{self._root}/{DELETED_DIRECTORY}/{topic_id}-{topic_partition.partition}"
+        DELETE_BEFORE_RENAME.reach()
         self._filesystem.rename(directory, deleted)
+        DELETE_AFTER_RENAME.reach()
         self.sync_root()
-        remove_tree(self._filesystem, deleted)
+        return deleted
+
+    def remove_deleted(self, directory: str) -> None:
+        """Lets the files of a partition go that was taken away; one that is gone is fine."""
+        DELETE_BEFORE_FILES.reach()
+        if self._filesystem.exists(directory):
+            self._open_files.forget_directory(directory)
+            remove_tree(self._filesystem, directory)
 
     def _owner(self, directory: str) -> UUID | None:
         """The id of the topic that a partition's directory belongs to; None when that cannot be told."""
@@ -169,17 +212,20 @@ class PartitionStore:
             settings,
             background,
             last=log.last_checkpoint,
+            last_version=log.checkpoint_version,
             commit_bytes_since=log.commit_bytes_since_checkpoint,
+            packing=PackingProgress.of(log.delta_log, pack_versions=self._settings.pack_versions),
         )
         return PartitionLog(
             topic_partition,
             directory,
-            OpenedLog(log.table, log.producers, log.segments),
+            OpenedLog(log.table, log.producers, log.segments, self._clock.now_ms(), log.removed_files),
             settings,
             files=files,
             checkpointer=checkpointer,
             background=background,
             mark_dirty=self._mark_dirty,
+            conflicts=self._conflicts,
         )
 
     def _log_settings(self, config: TopicConfig) -> LogSettings:
@@ -190,6 +236,8 @@ class PartitionStore:
             segment_bytes=config.segment_bytes,
             checkpoint_interval=self._settings.checkpoint_interval,
             checkpoint_min_interval_ms=self._settings.checkpoint_min_interval_ms,
+            versions_keep=self._settings.versions_keep,
+            file_delete_delay_ms=config.file_delete_delay_ms,
             log_append_time=config.message_timestamp_type == "LogAppendTime",
         )
 
@@ -224,7 +272,8 @@ def _settle(
             format_version=metadata.format_version,
             config={**metadata.config, FLUSH_MODE_KEY: settings.flush_mode},
         )
-        _publish(filesystem, directory, log, head, [], data_crc=0, now_ms=now_ms, metadata=changed)
+        change = TableChange(metadata=changed)
+        _publish(filesystem, directory, log, head, [], data_crc=0, now_ms=now_ms, change=change)
 
 
 def _publish(
@@ -236,9 +285,10 @@ def _publish(
     *,
     data_crc: int,
     now_ms: int,
-    metadata: TableMetadata | None = None,
+    change: TableChange = NO_CHANGE,
 ) -> None:
-    write, decoded = head.close(groups, data_crc=data_crc, now_ms=now_ms, metadata=metadata)
+    write, decoded = head.close(groups, data_crc=data_crc, now_ms=now_ms, change=change)
+    RECOVERY_BEFORE_PUBLISH.reach()
     publish_new(filesystem, f"{directory}/{DELTA_LOG_DIRECTORY}", write.name, write.content, durable=True)
     log.table.replay(decoded)
     log.commit_bytes_since_checkpoint += len(write.content)

@@ -81,6 +81,14 @@ class ForeignVersion(Struct, frozen=True):
     their_txn_id: str
     reason: str
 
+    def tell(self, partition: str) -> str:
+        """What has happened to the partition, and what to do."""
+        return (
+            f"{partition}: delta version {self.version} was already published by {self.their_txn_id!r} when "
+            f"{self.our_txn_id!r} wanted it ({self.reason}). Somebody else writes into this directory: the partition "
+            "stops. Find the other writer, then start the broker again."
+        )
+
 
 class SyncFailed(Struct, frozen=True):
     """A sync failed: what is on disk is unknown from here on. Final for the whole broker; never tried again."""
@@ -97,6 +105,9 @@ class DurabilityEngine(Protocol):
     @property
     def is_atomic_across_partitions(self) -> bool:
         """Whether after a crash a round is in place for all of its partitions or for none."""
+
+    def take_sync_seconds(self) -> list[float]:
+        """How long each sync of record bytes took since it was asked last, in seconds; between two rounds."""
 
     def commit(self, writes: Sequence[PartitionWrite]) -> list[WriteOutcome]:
         """Carries out one round; blocking. One outcome per partition, in order."""

@@ -9,12 +9,12 @@ runs in place at the end of the loop's turn; delta versions follow within `PUBLI
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.metrics import Registry
-from exactlog.storage.partition_log import ClosedVersion, PartitionLog
+from exactlog.storage.partition_log import PartitionLog
 from exactlog.storage.round import DurabilityEngine, PartitionWrite, StorageRefused, Stored, SyncFailed, WriteOutcome
 from exactlog.storage.settings import FlushMode
 
@@ -23,6 +23,8 @@ _logger = logging.getLogger(__name__)
 PUBLICATION_DELAY_MS = 50  # at most 20 versions a second and partition; the promise is 100 ms
 _FLUSH_POLL_S = 0.001
 REFUSED_RETRY_DELAY_MS = 1_000  # a disk that is full stays so for a while
+_ROUND_SIZE_BOUNDS = [4.0**exponent for exponent in range(5, 14)]  # 1 KiB to 64 MiB
+_SYNC_SECONDS_BOUNDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0]
 
 
 class RoundCommitter:
@@ -64,7 +66,16 @@ class RoundCommitter:
         self._resume: Callable[[], None] = _nothing
         self._is_paused = False
         self._rounds = metrics.counter("exactlog_rounds_total", "Rounds carried out, whatever came of them.")
+        self._refused_rounds = metrics.counter(
+            "exactlog_rounds_refused_total", "Rounds that the disk refused to some partition: it is full, above all."
+        )
         self._round_bytes = metrics.counter("exactlog_round_bytes_total", "Bytes of records written by rounds.")
+        self._round_sizes = metrics.histogram(
+            "exactlog_round_size_bytes", "Bytes of records that a round wrote.", bounds=_ROUND_SIZE_BOUNDS
+        )
+        self._sync_times = metrics.histogram(
+            "exactlog_fsync_seconds", "How long a sync of record bytes took.", bounds=_SYNC_SECONDS_BOUNDS
+        )
         self._versions = metrics.counter("exactlog_delta_commits_total", "Delta commits published.")
 
     def bound_uncommitted(self, bytes_max: int, *, pause: Callable[[], None], resume: Callable[[], None]) -> None:
@@ -139,6 +150,8 @@ class RoundCommitter:
         now_ms = self._clock.now_ms()
         taken = [(partition, partition.take_write(now_ms=now_ms)) for partition in dirty]
         round_ = [(partition, write) for partition, write in taken if write is not None]
+        if self._flush_mode is not FlushMode.COMMIT:
+            self._note_unpublished(dirty)
         if not round_:
             return
         partitions = [partition for partition, _ in round_]
@@ -175,6 +188,10 @@ class RoundCommitter:
         if self._is_stopped or self._met_failed_sync(outcomes):
             return
         self._rounds.inc()
+        if any(isinstance(outcome, StorageRefused) for outcome in outcomes):
+            self._refused_rounds.inc()
+        self._round_sizes.observe(sum(write.size_bytes for write in writes))
+        self._observe_syncs()
         now_ms = self._clock.now_ms()
         for partition, write, outcome in zip(partitions, writes, outcomes, strict=True):
             self._uncommitted_bytes -= write.size_bytes
@@ -184,27 +201,36 @@ class RoundCommitter:
             except Exception as error:
                 _logger.exception("%s could not take in how its round ended", partition.topic_partition)
                 _stop_alone(partition, error)
-            if self._flush_mode is FlushMode.COMMIT:
-                self._versions.inc(_groups_stored(write, outcome))
-            else:
-                if partition not in self._refused:
-                    self._unpublished[partition] = None
-                if self._flush_mode is FlushMode.INTERVAL:
-                    self._unsynced[partition] = None
+            self._versions.inc(_versions_stored(write, outcome))
+            if self._flush_mode is FlushMode.INTERVAL:
+                self._unsynced[partition] = None
+        if self._flush_mode is not FlushMode.COMMIT:
+            self._note_unpublished(partitions)
         if self._is_paused and self._uncommitted_bytes <= self._uncommitted_max // 2:
             self._is_paused = False
             self._resume()
-        if self._unpublished and not self._publication_is_due:
-            self._schedule_publication()
         if self._dirty:
             self._start_round()
+
+    def _note_unpublished(self, partitions: Iterable[PartitionLog]) -> None:
+        """Has what is committed published within a moment; what the disk refused is tried again later."""
+        for partition in partitions:
+            if partition.has_unpublished and partition not in self._refused:
+                self._unpublished[partition] = None
+        if self._unpublished and not self._publication_is_due:
+            self._schedule_publication()
 
     def _finish_sync(self, partitions: Sequence[PartitionLog], outcomes: Sequence[WriteOutcome]) -> None:
         self._sync_is_running = False
         if self._is_stopped or self._met_failed_sync(outcomes):
             return
+        self._observe_syncs()
         for partition in partitions:
             partition.complete_sync()
+
+    def _observe_syncs(self) -> None:
+        for seconds in self._engine.take_sync_seconds():
+            self._sync_times.observe(seconds)
 
     def _publish(self) -> None:
         """Publishes a version for each partition that committed something since the last time."""
@@ -212,22 +238,22 @@ class RoundCommitter:
         due, self._unpublished = self._unpublished, {}
         now_ms = self._clock.now_ms()
         taken = [(partition, partition.take_publication(now_ms=now_ms)) for partition in due]
-        round_ = [(partition, *publication) for partition, publication in taken if publication is not None]
+        round_ = [(partition, write) for partition, write in taken if write is not None]
         if self._is_stopped or not round_:
             self._publication_is_due = False
             return
-        self._run([write for _, write, _ in round_], lambda outcomes: self._finish_publication(round_, outcomes))
+        self._run([write for _, write in round_], lambda outcomes: self._finish_publication(round_, outcomes))
 
     def _finish_publication(
-        self, round_: Sequence[tuple[PartitionLog, PartitionWrite, ClosedVersion]], outcomes: Sequence[WriteOutcome]
+        self, round_: Sequence[tuple[PartitionLog, PartitionWrite]], outcomes: Sequence[WriteOutcome]
     ) -> None:
         self._publication_is_due = False
         if self._is_stopped or self._met_failed_sync(outcomes):
             return
         now_ms = self._clock.now_ms()
-        for (partition, _, version), outcome in zip(round_, outcomes, strict=True):
+        for (partition, write), outcome in zip(round_, outcomes, strict=True):
             try:
-                partition.complete_publication(outcome, version, now_ms=now_ms)
+                partition.complete_publication(outcome, now_ms=now_ms)
             except Exception as error:
                 _logger.exception("%s could not take in how its round ended", partition.topic_partition)
                 _stop_alone(partition, error)
@@ -235,20 +261,14 @@ class RoundCommitter:
                 self._refused.add(partition)
                 self._unpublished.pop(partition, None)
                 self._loop.call_later(REFUSED_RETRY_DELAY_MS / 1000, self._try_again, partition)
-            elif isinstance(outcome, Stored):
-                self._versions.inc()
-                if partition.has_unpublished:
-                    self._unpublished[partition] = None
-        if self._unpublished:
-            self._schedule_publication()
+            self._versions.inc(_versions_stored(write, outcome))
+        self._note_unpublished([partition for partition, _ in round_])
 
     def _try_again(self, partition: PartitionLog) -> None:
         """A publication was refused a while ago; what is committed is read all the same, and survives a crash."""
         self._refused.discard(partition)
         if not self._is_stopped:
-            self._unpublished[partition] = None
-            if not self._publication_is_due:
-                self._schedule_publication()
+            self._note_unpublished([partition])
 
     def _schedule_publication(self) -> None:
         self._publication_is_due = True
@@ -263,14 +283,15 @@ class RoundCommitter:
         return False
 
 
-def _groups_stored(write: PartitionWrite, outcome: WriteOutcome) -> int:
+def _versions_stored(write: PartitionWrite, outcome: WriteOutcome) -> int:
     match outcome:
         case Stored():
-            return len(write.groups)
+            stored = len(write.groups)
         case StorageRefused(groups_stored=stored):
-            return stored
+            pass
         case _:
-            return 0
+            stored = 0
+    return sum(group.commit is not None for group in write.groups[:stored])
 
 
 def _stop_alone(partition: PartitionLog, error: Exception) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.log_path import print_segment_file_name
-from exactlog.core.deltalog.table_state import SegmentDetails
+from exactlog.core.deltalog.table_state import SegmentDetails, TableSegment
 from exactlog.core.log.index_format import POSITION_MAX, RELATIVE_OFFSET_MAX, IndexRow, TimeIndexRow
 from exactlog.core.model.errors import DamageError, DecodeError, InvariantError
 from exactlog.core.model.ids import NO_TIMESTAMP, Offset, TimestampMs
@@ -46,6 +46,10 @@ class SegmentFiles:
     def new(self, directory: str, *, base_offset: int) -> "Segment":
         """A segment that begins at an offset; its file appears with its first bytes."""
         return Segment(self, directory, print_segment_file_name(Offset(base_offset)), base_offset)
+
+    def named(self, directory: str, name: str, *, base_offset: int) -> "Segment":
+        """A segment by its name, which a rewritten one has of its own."""
+        return Segment(self, directory, name, base_offset)
 
     def attach(self, directory: str, entry: SegmentEntry) -> "Segment":
         """A segment as a checkpoint describes it."""
@@ -118,6 +122,11 @@ class Segment:
             self.index.append(IndexRow(header.base_offset - self.base_offset, position), self._youngest)
         self.size = position + header.size_bytes
         self.next_offset = header.next_offset
+
+    def in_table(self) -> TableSegment:
+        """What the delta log knows of it."""
+        base, next_offset = Offset(self.base_offset), Offset(self.next_offset)
+        return TableSegment(name=self.name, base=base, next_offset=next_offset, size=self.size)
 
     # --- reading ----------------------------------------------------------------------------------------------
 

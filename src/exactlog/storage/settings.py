@@ -29,6 +29,10 @@ class LogSettings(Struct, frozen=True):
     checkpoint_interval: int = 10
     """A checkpoint is due at every so manyth version (seed 000 §2.3)."""
     checkpoint_min_interval_ms: int = 1000
+    versions_keep: int = 1000
+    """How many of the newest versions keep a document of their own (`delta.versions.keep`); older ones are packed."""
+    file_delete_delay_ms: int = 60_000
+    """How long the files of removed segments stay."""
     log_append_time: bool = False
     """`message.timestamp.type=LogAppendTime`: the broker's clock replaces the producer's."""
 

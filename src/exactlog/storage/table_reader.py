@@ -1,23 +1,22 @@
 """Reading a partition's directory as a versioned table: no broker, no lock, nothing changed.
 
-A reader sees what has been published when it opens the table, also beside a running broker. As of a version it reads
-what that version could: offsets below the version's end, from its log start on. What retention or vacuum took since is
-a typed error that names the oldest version that can still be read, never a short read.
+A reader sees what had been published when it opened the table, or when it was last refreshed, also beside a running
+broker. As of a version it reads what that version could: offsets below the version's end, from its log start on. What
+retention or vacuum took since is a typed error that names the oldest version that can still be read, never a short
+read.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from exactlog.core.deltalog.as_of import VersionExpired, VersionFound, VersionUnknown, find_version, find_version_at
 from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.commit_format import DeltaCommit, TableMetadata
 from exactlog.core.deltalog.log_path import parse_partition_directory_name
 from exactlog.core.deltalog.table_state import TableSegment, TableSnapshot, TableState
-from exactlog.core.deltalog.timestamps import parse_timestamp
-from exactlog.core.model.errors import DamageError, OffsetOutOfRangeError, VersionExpiredError, VersionUnknownError
+from exactlog.core.model.errors import DamageError, OffsetOutOfRangeError
 from exactlog.core.model.ids import DeltaVersion, TimestampMs
 from exactlog.core.record.batch_format import BatchHeader, crc_is_valid
 from exactlog.core.record.record_format import Record, decode_records
@@ -26,6 +25,7 @@ from exactlog.storage.filesystem import Filesystem, OsFilesystem
 from exactlog.storage.log_reading import segment_of
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.segment import Segment, SegmentFiles
+from exactlog.storage.table_versions import AddingVersions, TableVersions
 
 _OPEN_FILES_MAX = 16
 
@@ -58,23 +58,17 @@ class TableReader:
     """A table at its newest published version, and at all earlier ones that are still there."""
 
     def __init__(self, filesystem: Filesystem, directory: str) -> None:
-        directory = directory.rstrip("/")
-        self.name = directory.rpartition("/")[2]
-        self._delta_log = DeltaLogFiles(filesystem, directory)
-        checkpoint = self._delta_log.newest_checkpoint()
-        if checkpoint is None:
-            state = TableState(table=self.name)
-        else:
-            state = TableState.from_checkpoint(checkpoint, table=self.name)
-        for decoded in self._delta_log.commits_after(state.version):
-            state.replay(decoded)
-        self._snapshot = state.freeze()
-        known = {entry.name: entry for entry in checkpoint.segments} if checkpoint else {}
+        self._directory = directory.rstrip("/")
+        self.name = self._directory.rpartition("/")[2]
+        self._delta_log = DeltaLogFiles(filesystem, self._directory)
         open_files = OpenFiles(filesystem, files_max=_OPEN_FILES_MAX, read_only=True)
-        files = SegmentFiles(filesystem, open_files, is_read_only=True)
-        self._segments = [
-            files.attach(directory, _entry(segment, known.get(segment.name))) for segment in self._snapshot.segments
-        ]
+        self._files = SegmentFiles(filesystem, open_files, is_read_only=True)
+        self._known_rows: Mapping[str, SegmentEntry] = {}
+        self._segments: list[Segment] = []
+        self._state: TableState | None = self._load()
+        self._snapshot = self._state.freeze()
+        self._versions = TableVersions(self._delta_log, table=self.name, newest=self._snapshot.version)
+        self._attach_segments()
 
     @property
     def metadata(self) -> TableMetadata:
@@ -84,20 +78,33 @@ class TableReader:
     @property
     def oldest_version(self) -> DeltaVersion:
         """The oldest version that can still be read."""
-        return self._delta_log.oldest_version
+        return self._versions.oldest
 
     def snapshot(self) -> TableSnapshot:
         """The table as of the newest version."""
         return self._snapshot
 
+    def refresh(self) -> None:
+        """Goes on to the newest version that is published by now; reads what is new of the delta log, nothing else.
+
+        Records that are being read stay those of the version they are read as of.
+
+        Raises:
+            DamageError: a new version is damaged; the table stays as it was.
+        """
+        state, self._state = self._state, None  # until all is well: a state that met damage is not to be used any more
+        if state is None or not self._follow(state):
+            self._delta_log.list_names()
+            state = self._load()
+        self._state = state
+        if state.version != self._snapshot.version:
+            self._snapshot = state.freeze()
+            self._versions.newest = state.version
+            self._attach_segments()
+
     def versions(self, *, limit: int | None = None, newest_first: bool = False) -> Iterator[DeltaCommit]:
         """The delta commits that are still there, each read when it is asked for; with `limit` the newest so many."""
-        newest, oldest = self._snapshot.version, self.oldest_version
-        if limit is not None:
-            oldest = DeltaVersion(max(oldest, newest - limit + 1))
-        numbers: Iterable[int] = range(oldest, newest + 1)
-        for number in reversed(list(numbers)) if newest_first else numbers:
-            yield self._commit(DeltaVersion(number))
+        return self._versions.commits(limit=limit, newest_first=newest_first)
 
     def version_at(self, timestamp_ms: int) -> DeltaVersion:
         """The version that was the newest at a time, in milliseconds since the epoch.
@@ -105,15 +112,11 @@ class TableReader:
         Raises:
             VersionExpiredError: the time is before the oldest version that can be read.
         """
-        found = find_version_at(
-            TimestampMs(timestamp_ms),
-            oldest=self.oldest_version,
-            newest=self._snapshot.version,
-            timestamp_of=lambda version: parse_timestamp(self._commit(version).timestamp),
-        )
-        if isinstance(found, VersionExpired):
-            raise VersionExpiredError(self.name, oldest=found.oldest)
-        return found.version
+        return self._versions.at(timestamp_ms)
+
+    def version_of(self, offset: int) -> DeltaCommit | None:
+        """The delta commit that added an offset; None when it is no longer there. Reads O(log n) commits."""
+        return AddingVersions(self._versions).of(offset)
 
     def read(
         self,
@@ -123,18 +126,6 @@ class TableReader:
         as_of_version: int | None = None,
         as_of_timestamp: int | None = None,
     ) -> Iterator[Record]:
-        """The data records from an offset up to another (exclusive), as of a version or a time; see `read_stored`."""
-        stored = self.read_stored(from_offset, to_offset, as_of_version=as_of_version, as_of_timestamp=as_of_timestamp)
-        return (found.record for found in stored)
-
-    def read_stored(
-        self,
-        from_offset: int = 0,
-        to_offset: int | None = None,
-        *,
-        as_of_version: int | None = None,
-        as_of_timestamp: int | None = None,
-    ) -> Iterator["StoredRecord"]:
         """The data records from an offset up to another (exclusive), as of a version or a time; the newest by default.
 
         Args:
@@ -145,52 +136,113 @@ class TableReader:
             OffsetOutOfRangeError: records that the version had have been removed since.
             DamageError: the bytes are not what was committed.
         """
+        start, end = self._range(from_offset, to_offset, as_of_version, as_of_timestamp)
+        found = self._records(self._segments, self._snapshot.segments, start, end)
+        return (record for record, _ in found)
+
+    def read_stored(
+        self,
+        from_offset: int = 0,
+        to_offset: int | None = None,
+        *,
+        as_of_version: int | None = None,
+        as_of_timestamp: int | None = None,
+    ) -> Iterator["StoredRecord"]:
+        """As `read`, with what is known of each record besides; to name its version, each delta commit is read too."""
+        start, end = self._range(from_offset, to_offset, as_of_version, as_of_timestamp)
+        found = self._records(self._segments, self._snapshot.segments, start, end)
+        adding = AddingVersions(self._versions)
+        return (
+            StoredRecord(record, batch, commit.version if (commit := adding.of(record.offset)) else None)
+            for record, batch in found
+        )
+
+    def _range(
+        self, from_offset: int, to_offset: int | None, as_of_version: int | None, as_of_timestamp: int | None
+    ) -> tuple[int, int]:
+        """The offsets to read, from the first to the end, exclusive; all of them are still there."""
         if as_of_timestamp is not None:
             as_of_version = self.version_at(as_of_timestamp)
-        start, end = self._bounds(as_of_version)
-        if start < self._snapshot.log_start_offset and from_offset < self._snapshot.log_start_offset:
-            raise OffsetOutOfRangeError(self.name, oldest=self._snapshot.log_start_offset)
-        if to_offset is not None:
-            end = min(end, to_offset)
-        return self._records(max(from_offset, start), end)
-
-    def version_of(self, offset: int) -> DeltaCommit | None:
-        """The delta commit that added an offset; None when it is no longer there. Reads O(log n) commits."""
-        low, high = self.oldest_version, self._snapshot.version
-        while low < high:
-            middle = DeltaVersion((low + high) // 2)
-            low, high = (low, middle) if self._commit(middle).end_offset > offset else (DeltaVersion(middle + 1), high)
-        commit = self._commit(low)
-        is_added = any(op.type == "add" and op.offset_start <= offset <= op.offset_end for op in commit.operations)
-        return commit if is_added else None
-
-    def _bounds(self, as_of_version: int | None) -> tuple[int, int]:
         if as_of_version is None:
-            return self._snapshot.log_start_offset, self._snapshot.next_offset
-        version = DeltaVersion(as_of_version)
-        match find_version(version, oldest=self.oldest_version, newest=self._snapshot.version):
-            case VersionExpired(oldest=oldest):
-                raise VersionExpiredError(self.name, oldest=oldest)
-            case VersionUnknown(newest=newest):
-                raise VersionUnknownError(self.name, newest=newest)
-            case VersionFound():
-                commit = self._commit(version)
-                return commit.log_start_offset, commit.end_offset
+            start, end = self._snapshot.log_start_offset, self._snapshot.next_offset
+        else:
+            bounds = self._versions.bounds(as_of_version)
+            start, end = bounds.log_start_offset, bounds.end_offset
+        first = max(from_offset, start)
+        stop = end if to_offset is None else min(end, to_offset)
+        if first < stop:
+            self._refuse_removed(first)
+        return first, stop
 
-    def _commit(self, version: DeltaVersion) -> DeltaCommit:
-        return self._delta_log.read_commit(version)[0].commit
+    def _follow(self, state: TableState) -> bool:
+        """Replays what is new; false where it takes a newer checkpoint: what comes next is vacuumed, or damaged."""
+        try:
+            while (found := self._delta_log.read_next(DeltaVersion(state.version + 1))) is not None:
+                state.replay(found)
+        except DamageError:
+            return False
+        return state.version == self._delta_log.newest_version
 
-    def _records(self, start: int, end: int) -> Iterator["StoredRecord"]:
-        if start >= end or not self._segments:
+    def _load(self) -> TableState:
+        """The table as of the newest version, from the newest checkpoint on."""
+        checkpoint = self._delta_log.newest_checkpoint()
+        if checkpoint is None:
+            state = TableState(table=self.name)
+        else:
+            state = TableState.from_checkpoint(checkpoint, table=self.name)
+            self._known_rows = {entry.name: entry for entry in checkpoint.segments}
+        for decoded in self._delta_log.commits_after(state.version):
+            state.replay(decoded)
+        return state
+
+    def _attach_segments(self) -> None:
+        """Those that were there already stay as they are, and grow when they are read."""
+        before = {segment.name: segment for segment in self._segments}
+        self._segments = [
+            before.get(segment.name)
+            or self._files.attach(self._directory, _entry(segment, self._known_rows.get(segment.name)))
+            for segment in self._snapshot.segments
+        ]
+
+    def _refuse_removed(self, offset: int) -> None:
+        log_start = self._snapshot.log_start_offset
+        if offset < log_start:
+            oldest_version = self._versions.first_from(log_start)
+            raise OffsetOutOfRangeError(self.name, oldest=log_start, oldest_version=oldest_version)
+
+    def _records(
+        self, segments: Sequence[Segment], entries: Sequence[TableSegment], start: int, end: int
+    ) -> Iterator[tuple[Record, BatchHeader]]:
+        """The data records of a range, from what was there when they were asked for: a refresh changes that."""
+        if start >= end or not segments:
             return
-        commit: DeltaCommit | None = None
-        for segment in self._segments[segment_of(self._segments, start) :]:
-            if segment.base_offset >= end:
-                return
-            for record, batch in _records_of(segment, start, end):
-                if commit is None or record.offset >= commit.end_offset:
-                    commit = self.version_of(record.offset)
-                yield StoredRecord(record, batch, commit.version if commit else None)
+        first = segment_of(segments, start)
+        try:
+            for segment, entry in zip(segments[first:], entries[first:], strict=True):
+                if segment.base_offset >= end:
+                    return
+                _grow(segment, entry)
+                for record, batch in _records_of(segment, start, end):
+                    yield record, batch
+                    start = record.offset + 1
+        except FileNotFoundError as error:
+            now = TableReader(self._files.filesystem, self._directory)
+            now._refuse_removed(start)
+            raise DamageError(f"{error.filename} is missing", hint="restore the file from a copy") from None
+
+
+def _grow(segment: Segment, entry: TableSegment) -> None:
+    """Takes in what has been committed behind the end of a segment since it was last read."""
+    if segment.size >= entry.size:
+        return
+    size, next_offset = segment.size, segment.next_offset
+    segment.size, segment.next_offset = entry.size, entry.next_offset
+    try:
+        headers = list(segment.headers_from(size))
+    finally:
+        segment.size, segment.next_offset = size, next_offset
+    for position, header in headers:
+        segment.on_appended(header, position)
 
 
 def _records_of(segment: Segment, start: int, end: int) -> Iterator[tuple[Record, BatchHeader]]:

@@ -1,4 +1,4 @@
-"""A broker inside a test process, and pytest fixtures for it: public API.
+"""A broker inside a test process, pytest fixtures for it, and a file system that fails: public API.
 
 Names are imported when they are first asked for: pytest loads `exactlog.testing.pytest_plugin`, and with it this
 package, into every run.
@@ -9,13 +9,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from exactlog.testing.broker import Broker, BrokerNotRunningError
     from exactlog.testing.clock import MovableClock
+    from exactlog.testing.failing_filesystem import FailingFilesystem
+    from exactlog.testing.operation_log import Operation
+    from exactlog.testing.ordered_failures import Crashed
 
-__all__ = ["Broker", "BrokerNotRunningError", "MovableClock"]
+__all__ = ["Broker", "BrokerNotRunningError", "Crashed", "FailingFilesystem", "MovableClock", "Operation"]
 
 _HOMES = {
     "Broker": "exactlog.testing.broker",
     "BrokerNotRunningError": "exactlog.testing.broker",
+    "Crashed": "exactlog.testing.ordered_failures",
+    "FailingFilesystem": "exactlog.testing.failing_filesystem",
     "MovableClock": "exactlog.testing.clock",
+    "Operation": "exactlog.testing.operation_log",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
-from exactlog.client.connect import connect
+from exactlog.client.adapters import connect
 from exactlog.core.config.broker_configs import BrokerConfig
 from exactlog.core.config.definition import ConfigValue, format_config_value
 from exactlog.core.model.clock import Clock

@@ -46,7 +46,7 @@ class TopicExists(Exception):  # noqa: N818  what a test asks for
 
 
 class OffsetOutOfRange(Exception):  # noqa: N818  what a test asks for
-    """The consumer was told that its offset is outside of the log."""
+    """The client was told that its offset is outside of the log."""
 
 
 def nothing():
@@ -155,6 +155,16 @@ class ConfluentKafka:
         (deleted,) = self._admin.delete_topics([name]).values()
         deleted.result(PATIENCE_S)
 
+    def delete_records(self, topic, offset, *, partition=0):
+        asked = confluent.TopicPartition(topic, partition, offset)
+        (deleted,) = self._admin.delete_records([asked]).values()
+        try:
+            return deleted.result(PATIENCE_S).low_watermark
+        except confluent.KafkaException as error:
+            if error.args[0].code() == confluent.KafkaError.OFFSET_OUT_OF_RANGE:
+                raise OffsetOutOfRange from error
+            raise
+
     def partition_counts(self):
         topics = self._admin.list_topics(timeout=PATIENCE_S).topics
         return {name: len(topic.partitions) for name, topic in topics.items()}
@@ -246,6 +256,14 @@ class KafkaPython:
     def delete_topic(self, name):
         with self._admin() as admin:
             admin.delete_topics([name])
+
+    def delete_records(self, topic, offset, *, partition=0):
+        asked = kafka.TopicPartition(topic, partition)
+        with self._admin() as admin:
+            try:
+                return admin.delete_records({asked: offset})[asked]["low_watermark"]
+            except kafka.errors.OffsetOutOfRangeError as error:
+                raise OffsetOutOfRange from error
 
     def partition_counts(self):
         with self._admin() as admin:
@@ -356,6 +374,16 @@ class Aiokafka:
             assert [code for _, code in response.topic_error_codes] == [0]
 
         asyncio.run(self._with_admin(delete))
+
+    def delete_records(self, topic, offset, *, partition=0):
+        async def delete(admin):
+            asked = AiokafkaTopicPartition(topic, partition)
+            try:
+                return (await admin.delete_records({asked: aiokafka.admin.RecordsToDelete(offset)}))[asked]
+            except aiokafka.errors.OffsetOutOfRangeError as error:
+                raise OffsetOutOfRange from error
+
+        return asyncio.run(self._with_admin(delete))
 
     def partition_counts(self):
         async def count(admin):

@@ -8,7 +8,7 @@ from exactlog.broker.api_table import API_TABLE
 from exactlog.core.codec.message_codec import decoder
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.protocol.api_keys import ApiKey
-from exactlog.core.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from exactlog.core.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from exactlog.core.protocol.messages.metadata import MetadataRequest
 from tests.support.raw_client import frame
 
@@ -72,7 +72,9 @@ def test_a_client_that_means_another_cluster_or_node_must_look_for_it_anew(raw):
     assert errors == [0, 0, 0, ErrorCode.REBOOTSTRAP_REQUIRED, ErrorCode.REBOOTSTRAP_REQUIRED]
 
 
-def test_features_are_not_named_that_are_not_there(raw):
-    response = raw.ask(ApiVersionsRequest(**NAMED), 4)
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_the_feature_of_appends_on_terms_is_named_and_no_level_of_the_cluster(raw, version):
+    response = raw.ask(ApiVersionsRequest(**NAMED), version)
 
-    assert (response.supported_features, response.finalized_features) == ((), ())
+    appends = SupportedFeatureKey(name="exactlog.append", min_version=1, max_version=1)
+    assert (response.supported_features, response.finalized_features) == ((appends,), ())

@@ -23,10 +23,10 @@ def test_a_full_disk_refuses_the_batch_and_the_resend_is_taken_when_there_is_roo
     topic = client.create_topic()
     client.produce(topic, sequenced(1, 0, b"before"))
 
-    faulty.files.is_full = True
+    faulty.files.capacity_bytes = faulty.files.used_bytes
     refused = client.produce(topic, sequenced(1, 1, b"v"))
     fetched = client.fetch(topic, 0)
-    faulty.files.is_full = False
+    faulty.files.capacity_bytes = None
 
     assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert offsets_and_values(fetched.records) == [(0, b"before")]
@@ -38,9 +38,9 @@ def test_a_full_disk_refuses_a_topic_and_its_name_is_free_when_there_is_room(fau
     client = faulty.connect()
     request = CreateTopicsRequest(topics=(CreatableTopic(name="t", num_partitions=1, replication_factor=1),))
 
-    faulty.files.is_full = True
+    faulty.files.capacity_bytes = faulty.files.used_bytes
     (refused,) = client.ask(request, 7).topics
-    faulty.files.is_full = False
+    faulty.files.capacity_bytes = None
 
     assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert client.ask(request, 7).topics[0].error_code == ErrorCode.NONE
@@ -49,7 +49,7 @@ def test_a_full_disk_refuses_a_topic_and_its_name_is_free_when_there_is_room(fau
 def test_a_topic_that_cannot_be_created_by_being_named_is_refused_as_such(faulty):
     client = faulty.connect()
 
-    faulty.files.is_full = True
+    faulty.files.capacity_bytes = faulty.files.used_bytes
     (described,) = client.ask(MetadataRequest(topics=(MetadataRequestTopic(name="t"),)), 12).topics
 
     assert described.error_code == ErrorCode.KAFKA_STORAGE_ERROR
@@ -60,9 +60,8 @@ def test_what_cannot_be_read_is_refused_and_can_be_read_when_the_disk_can(faulty
     topic = client.create_topic()
     client.produce(topic, batch_of(b"v"))
 
-    faulty.files.reads_fail = True
-    errors = [client.fetch(topic, 0, max_wait_ms=10_000).error_code, client.list_offset(topic, 0).error_code]
-    faulty.files.reads_fail = False
+    with faulty.files.fail("read_at", times=None):
+        errors = [client.fetch(topic, 0, max_wait_ms=10_000).error_code, client.list_offset(topic, 0).error_code]
 
     assert errors == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
     assert offsets_and_values(client.fetch(topic, 0).records) == [(0, b"v")]
@@ -96,7 +95,7 @@ def test_a_partition_that_cannot_be_opened_is_refused_and_the_others_are_served(
 def test_after_a_failed_sync_nobody_gets_an_answer_and_the_broker_stops(faulty):
     writer, reader = faulty.connect(), faulty.connect()
     topic = writer.create_topic()
-    faulty.files.syncs_fail = True
+    faulty.files.fail("sync", "sync_data", times=None)
 
     with pytest.raises(ConnectionClosed):
         writer.produce(topic, batch_of(b"v"))

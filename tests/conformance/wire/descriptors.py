@@ -13,8 +13,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-from exactlog.core.codec.message_schema import ArrayOf, Structure, StructureOf, WireType, fields_of
+from exactlog.core.codec.message_schema import ArrayOf, FieldSchema, Structure, StructureOf, WireType, fields_of
 from exactlog.core.codec.wire_types import Versions, parse_versions
+from exactlog.core.protocol.messages.produce import FIRST_TAG_OF_OUR_OWN
 
 
 class Present(NamedTuple):
@@ -117,9 +118,14 @@ class Jar:
         return Descriptor(self._zip.read(f"common/message/{name}.json").decode(), renamed=renamed)
 
 
+def kafkas_fields(structure: type[Structure]) -> list[FieldSchema]:
+    """The fields we declare, without those that are not Kafka's: these have tags that Kafka does not reach."""
+    return [field for field in fields_of(structure) if field.tag is None or field.tag < FIRST_TAG_OF_OUR_OWN]
+
+
 def declared_present(structure: type[Structure], version: int, path: str = "") -> Iterator[Present]:
-    """The fields that our declaration has in that version."""
-    for field in fields_of(structure):
+    """The fields that our declaration has in that version, but for our own."""
+    for field in kafkas_fields(structure):
         if version in field.versions:
             inside = path + field.name
             tag = field.tag if version in field.tagged else None
@@ -130,8 +136,8 @@ def declared_present(structure: type[Structure], version: int, path: str = "") -
 
 
 def declared_absent(structure: type[Structure], version: int, declared: Versions, path: str = "") -> Iterator[Absent]:
-    """The fields that our declaration lacks in that version."""
-    for field in fields_of(structure):
+    """The fields that our declaration lacks in that version, but for our own."""
+    for field in kafkas_fields(structure):
         inside = path + field.name
         if version not in field.versions:
             yield Absent(inside, field.ignorable)

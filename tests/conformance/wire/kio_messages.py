@@ -17,8 +17,9 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from exactlog.core.codec.message_schema import Message, Structure, fields_of
+from exactlog.core.codec.message_schema import Message, Structure
 from exactlog.core.codec.wire_types import Fixed
+from tests.conformance.wire.descriptors import kafkas_fields
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _ERROR_CODES = st.sampled_from([code.value for code in ErrorCode])
@@ -54,9 +55,15 @@ def kio_class(message: type[Message], version: int) -> type | None:
     return getattr(importlib.import_module(module), name)
 
 
+def without_our_own(message: Structure) -> Any:
+    """The same message without the fields that are not Kafka's."""
+    kept = {field.name: _without_our_own(getattr(message, field.name)) for field in kafkas_fields(type(message))}
+    return type(message)(**kept)
+
+
 def to_kio(message: Structure, version: int, kio_type: type) -> Any:
     """The same message as an instance of kio's class."""
-    ours = [field for field in fields_of(type(message)) if version in field.versions]
+    ours = [field for field in kafkas_fields(type(message)) if version in field.versions]
     theirs = dataclasses.fields(kio_type)
     for field, their in zip(ours, theirs, strict=True):
         assert their.name in {_name_in_kio(field.name, their), _FORMER_NAMES.get(field.name)}
@@ -78,6 +85,16 @@ def decode_with_kio(kio_type: type, encoded: bytes) -> Any:
     entity, size = entity_reader(kio_type)(encoded, 0)
     assert size == len(encoded)
     return entity
+
+
+def _without_our_own(value: Any) -> Any:
+    match value:
+        case Structure():
+            return without_our_own(value)
+        case tuple():
+            return tuple(map(_without_our_own, value))
+        case _:
+            return value
 
 
 def _name_in_kio(name: str, field: dataclasses.Field) -> str:

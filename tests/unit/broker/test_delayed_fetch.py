@@ -14,7 +14,8 @@ NEVER_MS = 3_600_000
 
 class FakePartition:
     def __init__(self):
-        self.committed_bytes = 0
+        self.committed = self  # what a fetch watches and counts by
+        self.size_bytes = 0
         self.failure = None
         self.watchers = []
 
@@ -26,7 +27,7 @@ class FakePartition:
             self.watchers.remove(callback)
 
     def grow(self, size):
-        self.committed_bytes += size
+        self.size_bytes += size
         for callback in list(self.watchers):
             callback()
 
@@ -63,7 +64,7 @@ def start(connection):
             partitions,
             bytes_wanted=100,
             wait_ms=wait_ms,
-            then=then or (lambda: went_off.append(sum(partition.committed_bytes for partition in partitions))),
+            then=then or (lambda: went_off.append(sum(partition.committed.size_bytes for partition in partitions))),
             context=context_of(connection),
         )
         return went_off
@@ -73,7 +74,7 @@ def start(connection):
 
 async def test_it_goes_off_once_its_partitions_have_grown_by_enough_together(start):
     one, two = FakePartition(), FakePartition()
-    one.committed_bytes = 5_000
+    one.size_bytes = 5_000
     went_off = start(one, two)
 
     one.grow(60)

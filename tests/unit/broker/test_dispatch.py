@@ -83,8 +83,8 @@ def test_nothing_waits_for_a_client_that_has_gone(broker_in_memory):
 
         with RawClient(broker_in_memory.port) as gone:
             gone.send(fetch_request(topic, 1, max_wait_ms=2**31 - 1), 12)
-            wait_until(lambda: turn(broker_in_memory) and partition._watchers)
-        wait_until(lambda: turn(broker_in_memory) and not partition._watchers)
+            wait_until(lambda: turn(broker_in_memory) and partition.committed._watchers)
+        wait_until(lambda: turn(broker_in_memory) and not partition.committed._watchers)
 
 
 def turn(broker):

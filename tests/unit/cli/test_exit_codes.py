@@ -1,6 +1,12 @@
 import pytest
 
-from exactlog.cli.errors import InvalidUsageError, NotAvailableError, PartlyDoneError
+from exactlog.cli.errors import (
+    InvalidUsageError,
+    NotAvailableError,
+    PartlyDoneError,
+    PayloadDiffersError,
+    VersionConflictError,
+)
 from exactlog.cli.exit_codes import ExitCode, exit_code_of
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import (
@@ -33,6 +39,8 @@ from exactlog.core.model.errors import (
         (OffsetOutOfRangeError("t", oldest=1), 3),
         (KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS), 4),
         (KafkaError(ErrorCode.PRODUCER_FENCED), 4),
+        (VersionConflictError("x"), 4),
+        (PayloadDiffersError("x"), 4),
         (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 5),
         (UnavailableError("x"), 6),
         (KafkaError(ErrorCode.REQUEST_TIMED_OUT), 6),

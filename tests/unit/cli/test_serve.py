@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import signal
 import sys
 import types
 from pathlib import Path
@@ -23,6 +24,7 @@ from exactlog.cli.settings import Settings, split_assignment
 from exactlog.core.config.broker_configs import BrokerConfig
 from exactlog.core.model.errors import DirectoryLockedError
 from exactlog.node.node import NodeStoppedError
+from exactlog.storage.fault_points import CREATE_BEFORE_RENAME, disarm_all
 
 
 class FakeNode:
@@ -258,6 +260,59 @@ def test_a_wrong_command_line_ends_with_2_and_starts_nothing(nodes, capsys, argu
     assert main(["serve", *arguments]) == 2
     assert message in json.loads(capsys.readouterr().err)["error"]["message"]
     assert nodes == []
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("storage.create.before_renam", "unknown fault point storage.create.before_renam (from EXACTLOG_KILL_AT)"),
+        ("nowhere:2", "unknown fault point nowhere (from EXACTLOG_KILL_AT)"),
+        (":2", "unknown fault point  (from EXACTLOG_KILL_AT)"),
+        *(
+            (f"storage.create.before_rename:{count}", "is not POINT or POINT:N")
+            for count in ("", "0", "-1", "+1", "x", "1:1", "1 ", "٣")
+        ),
+    ],
+)
+def test_a_wrong_fault_point_ends_with_2_and_starts_nothing(nodes, monkeypatch, capsys, value, message):
+    monkeypatch.setenv("EXACTLOG_KILL_AT", value)
+
+    assert main(["serve"]) == 2
+    assert message in json.loads(capsys.readouterr().err)["error"]["message"]
+    assert nodes == []
+
+
+def test_a_misspelled_fault_point_names_the_nearest(nodes, monkeypatch, capsys):
+    monkeypatch.setenv("EXACTLOG_KILL_AT", "storage.create.before_renam")
+
+    main(["serve"])
+
+    assert json.loads(capsys.readouterr().err)["error"]["hint"] == "Did you mean storage.create.before_rename?"
+
+
+@pytest.mark.parametrize(("value", "at"), [("storage.create.before_rename", 1), ("storage.create.before_rename:3", 3)])
+def test_a_served_broker_kills_itself_the_nth_time_it_reaches_the_fault_point(nodes, monkeypatch, capsys, value, at):
+    monkeypatch.setenv("EXACTLOG_KILL_AT", value)
+    kills = []
+    monkeypatch.setattr(os, "kill", lambda *call: kills.append(call))
+
+    assert main(["serve"]) == 0
+    try:
+        for _ in range(at - 1):
+            CREATE_BEFORE_RENAME.reach()
+        assert kills == []
+        CREATE_BEFORE_RENAME.reach()
+        assert kills == [(os.getpid(), signal.SIGKILL)]
+    finally:
+        disarm_all()
+    assert f"SIGKILL will end this broker at storage.create.before_rename:{at}" in capsys.readouterr().err
+
+
+def test_without_a_fault_point_nothing_is_armed(nodes, monkeypatch, capsys):
+    monkeypatch.setenv("EXACTLOG_KILL_AT", "")
+
+    assert main(["serve"]) == 0
+    assert "SIGKILL" not in capsys.readouterr().err
 
 
 async def test_a_locked_directory_ends_with_its_own_error():

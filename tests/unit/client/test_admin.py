@@ -4,9 +4,10 @@ from uuid import UUID
 
 import pytest
 
-from exactlog.client.connect import connect
+from exactlog.client.adapters import connect
 from exactlog.client.ports import (
     EARLIEST,
+    HIGH_WATERMARK,
     LATEST,
     BrokerAddress,
     ClientSettings,
@@ -26,6 +27,7 @@ from exactlog.core.protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from exactlog.core.protocol.messages.delete_records import DeleteRecordsRequest
 from exactlog.core.protocol.messages.delete_topics import DeleteTopicsRequest
 from exactlog.core.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from exactlog.core.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -315,3 +317,41 @@ async def test_offsets_that_an_old_broker_cannot_tell_are_unsupported(highest, i
     async with running(cluster, SETTINGS) as client:
         with pytest.raises(UnsupportedError, match=message):
             await client.list_offsets({places[0]: LATEST}, isolation=IsolationLevel(isolation))
+
+
+# --- where logs begin -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("highest", [0, 1, 2])
+async def test_records_are_deleted_by_each_leader_in_every_version(highest):
+    cluster, places = with_offsets()
+    cluster.versions[ApiKey.DELETE_RECORDS] = Versions(0, highest)
+    async with running(cluster) as client:
+        assert await client.delete_records({places[0]: 5, places[1]: HIGH_WATERMARK}) == {places[0]: 5, places[1]: 0}
+        assert await client.delete_records({places[0]: 3}) == {places[0]: 5}
+        assert await client.delete_records({places[0]: HIGH_WATERMARK}) == {places[0]: 9}
+        assert await client.delete_records({}) == {}
+    assert [len(broker.requests_of(DeleteRecordsRequest)) for broker in cluster.brokers] == [3, 1]
+
+
+async def test_records_below_an_offset_that_is_not_there_are_refused_and_the_rest_is_counted():
+    cluster, places = with_offsets()
+    async with running(cluster) as client:
+        with pytest.raises(KafkaError, match="delete records of orders-1: OFFSET_OUT_OF_RANGE") as error:
+            await client.delete_records({places[0]: 5, places[1]: 1})
+        assert error.value.hint == "the records of 1 of 2 partitions were deleted for certain"
+        with pytest.raises(KafkaError) as alone:
+            await client.delete_records({places[0]: 10})
+        assert (alone.value.kafka_error, alone.value.hint) == (ErrorCode.OFFSET_OUT_OF_RANGE, "")
+        with pytest.raises(NotFoundError, match="there is no partition 7"):
+            await client.delete_records({TopicPartition("orders", 7): 0})
+
+
+async def test_the_new_leader_deletes_what_the_old_one_refused():
+    cluster, places = with_offsets()
+    async with running(cluster) as client:
+        await client.delete_records(dict.fromkeys(places, HIGH_WATERMARK))
+        cluster.topics["orders"].logs[0].leader_id = 2
+        assert await client.delete_records(dict.fromkeys(places, 0)) == {places[0]: 9, places[1]: 0}
+    (last,) = cluster.brokers[1].requests_of(DeleteRecordsRequest)[-1].topics
+    assert [partition.partition_index for partition in last.partitions] == [0]

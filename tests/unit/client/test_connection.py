@@ -57,6 +57,22 @@ async def test_a_broker_of_older_versions_is_asked_again_in_the_highest_it_knows
     assert cluster.versions_of(ApiVersionsRequest) == then
 
 
+async def test_a_broker_tells_its_features():
+    cluster = ToyCluster()
+    cluster.features = {"transaction.version": Versions(0, 2)}
+    async with connected(cluster) as connection:
+        assert connection.versions.features == {"transaction.version": Versions(0, 2)}
+        connection.versions.check_feature("transaction.version", level=2)
+        with pytest.raises(UnsupportedError, match="level 0 to 2; needed is 3"):
+            connection.versions.check_feature("transaction.version", level=3)
+
+
+async def test_a_broker_that_is_too_old_to_tell_features_has_none():
+    cluster = ToyCluster(versions={ApiKey.API_VERSIONS: Versions(0, 2)})
+    async with connected(cluster) as connection:
+        assert connection.versions.features == {}
+
+
 def test_the_highest_version_of_both_sides_is_spoken():
     versions = BrokerVersions("b:1", {ApiKey.FETCH: Versions(0, 11), ApiKey.PRODUCE: Versions(0, 99)})
     assert versions.pick(ApiKey.FETCH) == 11

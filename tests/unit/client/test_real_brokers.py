@@ -3,12 +3,21 @@
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from exactlog.client.connect import connect
-from exactlog.client.ports import EARLIEST, LATEST, ClientSettings, IsolationLevel
+from exactlog.broker.request_context import RequestContext
+from exactlog.client.adapters import connect
+from exactlog.client.ports import EARLIEST, HIGH_WATERMARK, LATEST, ClientSettings, IsolationLevel
 from exactlog.core.codec.compression import Compression
+from exactlog.core.deltalog.append_terms import Committed, Conflicted, PayloadDiffers
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import KafkaError, NotFoundError, OffsetOutOfRangeError
+from exactlog.core.model.errors import (
+    KafkaError,
+    NotFoundError,
+    OffsetOutOfRangeError,
+    UnavailableError,
+    UnsupportedError,
+)
 from exactlog.core.model.ids import TopicPartition
+from exactlog.core.protocol.messages.produce import ProduceResponse
 from exactlog.core.record.batch_builder import NewRecord
 from exactlog.testing import Broker
 
@@ -92,6 +101,74 @@ async def test_times_and_offsets_are_told(bootstrap, topic):
         with pytest.raises((OffsetOutOfRangeError, KafkaError)) as refused:
             await anext(client.consume({place: 99}))
         assert refused.value.kafka_error is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_records_are_deleted(bootstrap, topic):
+    places = [TopicPartition(topic, partition) for partition in (0, 1)]
+    async with connect(f"kafka://{bootstrap}", SETTINGS) as client:
+        await client.create_topic(topic, partition_count=2)
+        for place in places:
+            await client.produce(topic, [NewRecord(b"%d" % index) for index in range(3)], partition=place.partition)
+        assert await client.delete_records({places[0]: 2, places[1]: HIGH_WATERMARK}) == {places[0]: 2, places[1]: 3}
+        assert await client.delete_records({places[0]: 1}) == {places[0]: 2}
+        with pytest.raises(KafkaError) as refused:
+            await client.delete_records({places[0]: 4})
+        assert refused.value.kafka_error is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert await read_all(client, topic, 2) == [(0, 2, b"2")]
+
+
+async def test_appends_on_terms_go_to_our_broker_alone(bootstrap, topic, our_broker):
+    async with connect(f"kafka://{bootstrap}", SETTINGS) as client:
+        await client.create_topic(topic, partition_count=1)
+        appending = client.append(topic, 0, [NewRecord(b"a"), NewRecord(b"b")], expected_version=0, txn_id="t")
+        if bootstrap != our_broker:
+            with pytest.raises(UnsupportedError, match=r"does not have the feature exactlog\.append"):
+                await appending
+            assert await read_all(client, topic, 1) == []
+            return
+        assert await appending == Committed(1, 0, 1)
+        assert await client.append(topic, 0, [NewRecord(b"a"), NewRecord(b"b")], txn_id="t") == Committed(1, 0, 1)
+        differs = await client.append(topic, 0, [NewRecord(b"other")], txn_id="t")
+        assert isinstance(differs, PayloadDiffers)
+        assert differs.version == 1
+        assert await client.append(topic, 0, [NewRecord(b"c")], expected_version=0) == Conflicted(0, 1)
+        assert await client.append(topic, 0, [NewRecord(b"c")], expected_version=1) == Committed(2, 2, 2)
+        assert [value for *_, value in await read_all(client, topic, 1)] == [b"a", b"b", b"c"]
+
+
+@pytest.fixture
+def lose_answer(monkeypatch):
+    """Lets our broker carry out the next Produce and close the connection in place of its answer."""
+    answer = RequestContext.answer
+    losses = []
+
+    def answer_or_lose(context, response):
+        if losses and isinstance(response, ProduceResponse):
+            losses.pop()
+            context.close("test-loses-answer")
+        else:
+            answer(context, response)
+
+    monkeypatch.setattr(RequestContext, "answer", answer_or_lose)
+    return lambda: losses.append("one")
+
+
+async def test_an_append_with_an_id_whose_answer_is_lost_gets_its_first_result(our_broker, topic, lose_answer):
+    async with connect(f"kafka://{our_broker}", SETTINGS) as client:
+        await client.create_topic(topic, partition_count=1)
+        lose_answer()
+        assert await client.append(topic, 0, [NewRecord(b"a")], expected_version=0, txn_id="t") == Committed(1, 0, 0)
+        assert await read_all(client, topic, 1) == [(0, 0, b"a")]
+
+
+async def test_an_append_without_an_id_whose_answer_is_lost_does_not_meet_itself(our_broker, topic, lose_answer):
+    async with connect(f"kafka://{our_broker}", SETTINGS) as client:
+        await client.create_topic(topic, partition_count=1)
+        lose_answer()
+        with pytest.raises(UnavailableError, match="outcome unknown") as error:
+            await client.append(topic, 0, [NewRecord(b"a")], expected_version=0)
+        assert not error.value.retryable
+        assert await read_all(client, topic, 1) == [(0, 0, b"a")]
 
 
 async def markers_written(client, place, *, end):

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from exactlog.client.connect import connect
+from exactlog.client.adapters import connect
 from exactlog.client.ports import Client, ClientSettings
 from exactlog.core.codec.message_codec import decode, encode
 from exactlog.core.codec.wire_types import Versions
@@ -19,8 +19,13 @@ from exactlog.core.model.ids import ZERO_UUID
 from exactlog.core.model.metrics import Registry
 from exactlog.core.protocol.api_keys import APIS, ApiKey
 from exactlog.core.protocol.headers import decode_request_header, encode_response_header, response_header_version
-from exactlog.core.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from exactlog.core.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
 from exactlog.core.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from exactlog.core.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
 from exactlog.core.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from exactlog.core.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
@@ -48,6 +53,7 @@ from exactlog.core.protocol.messages.metadata import (
 from exactlog.core.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
+    ProduceTerms,
     TopicProduceResponse,
 )
 from exactlog.core.record.batch_format import assign, decode_header, iter_headers
@@ -71,6 +77,9 @@ class ToyLog:
     log_end: int = 0
     last_stable_offset: int | None = None
     aborted: list[AbortedTransaction] = field(default_factory=list)
+    version: int = 0
+    txn_ids: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """By id: the checksum, the version and the first offset of what was appended under it."""
 
     def append(self, batch: bytes) -> int:
         """Give the batch its offset and keep it, once per producer, epoch and sequence."""
@@ -85,6 +94,21 @@ class ToyLog:
         self.batches += stored
         self.log_end = base_offset + new.last_offset_delta + 1
         return base_offset
+
+    def append_on_terms(self, request, batch: bytes, terms: ProduceTerms) -> ProduceResponse:
+        """Append if the terms hold; whoever comes again gets the first result."""
+        crc, version, base_offset = self.txn_ids.get(terms.txn_id, (terms.payload_crc, None, 0))
+        if crc != terms.payload_crc:
+            error = "that id came before"
+            return produced(request, error_code=ErrorCode.INVALID_REQUEST, error_message=error, delta_version=version)
+        if version is None:
+            if terms.expected_version not in {-1, self.version}:
+                return produced(request, error_code=ErrorCode.INVALID_UPDATE_VERSION, delta_version=self.version)
+            base_offset, version = self.append(batch), self.version + 1
+            self.version = version
+        if terms.txn_id is not None:
+            self.txn_ids[terms.txn_id] = (crc, version, base_offset)
+        return produced(request, base_offset=base_offset, delta_version=version)
 
     def read(self, offset: int) -> bytes:
         for position, header in iter_headers(self.batches):
@@ -163,6 +187,7 @@ class ToyCluster:
         self.scripts: defaultdict[ApiKey, deque[Callable]] = defaultdict(deque)
         self.controller_id = 1
         self.has_topic_ids = True
+        self.features = {"exactlog.append": Versions(1, 1)}
         self.may_create = True
         self.next_producer_id = 1_000
 
@@ -191,7 +216,11 @@ class ToyCluster:
     # --- answers ---------------------------------------------------------------------------------------------
 
     def answer_api_versions(self, broker, request, version):
-        return ApiVersionsResponse(api_keys=self.advertised())
+        features = tuple(
+            SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
+            for name, levels in self.features.items()
+        )
+        return ApiVersionsResponse(api_keys=self.advertised(), supported_features=features)
 
     def answer_metadata(self, broker, request, version):
         asked = None if request.topics is None else [topic.name for topic in request.topics]
@@ -291,6 +320,32 @@ class ToyCluster:
         offset = {-1: stable if isolation_level else log.log_end, -2: log.log_start}.get(asked.timestamp, -1)
         return ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset)
 
+    def answer_delete_records(self, broker, request, version):
+        return DeleteRecordsResponse(
+            topics=tuple(
+                DeleteRecordsTopicResult(
+                    name=topic.name,
+                    partitions=tuple(self._deleted(broker, topic.name, asked) for asked in topic.partitions),
+                )
+                for topic in request.topics
+            )
+        )
+
+    def _deleted(self, broker, name, asked):
+        log = self.topics[name].logs[asked.partition_index]
+        error_code = 0
+        if log.leader_id != broker.id:
+            error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        elif asked.offset > log.log_end:
+            error_code = ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            log.log_start = max(log.log_start, log.log_end if asked.offset == -1 else asked.offset)
+        return DeleteRecordsPartitionResult(
+            partition_index=asked.partition_index,
+            low_watermark=-1 if error_code else log.log_start,
+            error_code=error_code,
+        )
+
     def answer_init_producer_id(self, broker, request, version):
         self.next_producer_id += 1
         return InitProducerIdResponse(producer_id=self.next_producer_id, producer_epoch=0)
@@ -301,6 +356,8 @@ class ToyCluster:
         log = self.topics[self.name_of(topic.name, topic.topic_id)].logs[data.index]
         if log.leader_id != broker.id:
             return produced(request, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if data.terms is not None:
+            return log.append_on_terms(request, data.records, data.terms)
         base_offset = log.append(data.records)
         return produced(request, base_offset=base_offset) if request.acks else None
 
@@ -332,15 +389,11 @@ class ToyCluster:
         )
 
 
-def produced(
-    request, *, base_offset: int = -1, error_code: int = 0, error_message: str | None = None
-) -> ProduceResponse:
-    """The answer to a Produce about one partition."""
+def produced(request, *, base_offset: int = -1, **fields) -> ProduceResponse:
+    """The answer to a Produce about one partition; `fields` are those of `PartitionProduceResponse`."""
     (topic,) = request.topic_data
     (data,) = topic.partition_data
-    response = PartitionProduceResponse(
-        index=data.index, base_offset=base_offset, error_code=error_code, error_message=error_message
-    )
+    response = PartitionProduceResponse(index=data.index, base_offset=base_offset, **fields)
     return ProduceResponse(
         responses=(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=(response,)),)
     )

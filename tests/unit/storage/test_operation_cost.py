@@ -95,7 +95,7 @@ def worst_read(disk, partition):
     offsets = {0, 1, end // 3, end // 2, end - 2, end - 1, *range(0, end, max(1, end // 50))}
     return _worst(
         disk,
-        lambda offset: partition.read(offset, end_offset=end, bytes_max=1, at_least_one_batch=True),
+        lambda offset: partition.committed.read(offset, end_offset=end, bytes_max=1, at_least_one_batch=True),
         sorted(offsets),
     )
 
@@ -104,7 +104,7 @@ def worst_time_look_up(disk, partition):
     end = partition.high_watermark
     return _worst(
         disk,
-        lambda offset: partition.find_by_time(FIRST_MS + offset, end_offset=end),
+        lambda offset: partition.committed.find_by_time(FIRST_MS + offset, end_offset=end),
         range(0, end, max(1, end // 50)),
     )
 
@@ -181,7 +181,7 @@ def test_a_fetch_reads_what_it_returns_and_little_more():
         wanted = 40_000
         for offset in range(0, end - 600, max(1, end // 20)):
             disk.filesystem.clear()
-            content = partition.read(offset, end_offset=end, bytes_max=wanted, at_least_one_batch=True)
+            content = partition.committed.read(offset, end_offset=end, bytes_max=wanted, at_least_one_batch=True)
             assert wanted - 200 < len(content) <= wanted
             assert disk.filesystem.bytes_read <= wanted + 3 * 4_096
 

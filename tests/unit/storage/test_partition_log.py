@@ -68,7 +68,7 @@ def test_a_batch_is_neither_answered_nor_seen_before_its_round_is_stored(disk, p
 
     assert ask.outcome == Appended(0, -1)
     assert (ask.told, partition.high_watermark, partition.last_stable_offset) == (None, 0, 0)
-    assert partition.read(0, end_offset=10, bytes_max=1_000, at_least_one_batch=True) == b""
+    assert partition.committed.read(0, end_offset=10, bytes_max=1_000, at_least_one_batch=True) == b""
 
     disk.complete_round(round_, outcomes)
 
@@ -105,7 +105,7 @@ def test_batches_carry_their_offsets_and_the_leader_epoch_in_their_bytes(disk):
     partition = disk.make()
     disk.commit(partition, *batches_of(3))
 
-    content = partition.read(1, end_offset=3, bytes_max=1_000, at_least_one_batch=True)
+    content = partition.committed.read(1, end_offset=3, bytes_max=1_000, at_least_one_batch=True)
 
     header = decode_header(content)
     assert (header.base_offset, header.leader_epoch) == (1, 7)
@@ -255,7 +255,10 @@ def test_a_full_disk_leaves_no_trace_and_appends_work_again_when_there_is_room()
 def test_of_a_round_that_is_refused_half_way_the_first_groups_are_committed():
     with DataDirectory(config=TopicConfig(segment_bytes=200)) as disk:
         partition = disk.make()
-        asks = [disk.append(partition, batch) for batch in batches_of(6, size=40)]
+        asks = []
+        for batch in batches_of(6, size=40):
+            asks.append(disk.append(partition, batch))
+            disk.append_on_terms(partition, batch_of(b"a conflict, which closes the version"), expected_version=99)
         ((_, write),) = round_ = disk.take_round()
         assert len(write.groups) >= 3
         disk.engine.commit([type(write)(write.name, write.directory, write.groups[:1], write.size_bytes, durable=True)])
@@ -364,7 +367,7 @@ def test_a_batch_larger_than_a_segment_gets_one_for_itself():
         assert values_of(partition) == [b"small", b"x" * 1_000, b"small"]
 
 
-def test_a_round_over_several_segments_is_a_version_for_each():
+def test_a_round_over_several_segments_is_one_version_with_an_add_for_each():
     with DataDirectory(config=TopicConfig(segment_bytes=250)) as disk:
         partition = disk.make()
         for batch in batches_of(5, size=40):
@@ -372,11 +375,11 @@ def test_a_round_over_several_segments_is_a_version_for_each():
         (outcome,) = disk.run_round()
 
         assert outcome == Stored()
-        assert partition.table.version == 3
-        assert [operations_of(disk, version) for version in (1, 2, 3)] == [
-            [("00000000000000000000.log", 0, 1)],
-            [("00000000000000000002.log", 2, 3)],
-            [("00000000000000000004.log", 4, 4)],
+        assert partition.table.version == 1
+        assert operations_of(disk, 1) == [
+            ("00000000000000000000.log", 0, 1),
+            ("00000000000000000002.log", 2, 3),
+            ("00000000000000000004.log", 4, 4),
         ]
         before = state_of(partition)
         disk.restart()
@@ -449,9 +452,9 @@ def test_a_version_holds_all_that_was_committed_since_the_last_one():
 def test_what_is_committed_while_a_version_is_published_is_the_next_one(loose):
     partition = loose.make()
     loose.commit(partition, batch_of(b"a"))
-    write, version = partition.take_publication(now_ms=FIRST_MS)
+    write = partition.take_publication(now_ms=FIRST_MS)
     loose.commit(partition, batch_of(b"b"), batch_of(b"c"))
-    partition.complete_publication(loose.engine.commit([write])[0], version, now_ms=FIRST_MS)
+    partition.complete_publication(loose.engine.commit([write])[0], now_ms=FIRST_MS)
     assert partition.table.next_offset == 1
 
     loose.publish(partition)
@@ -464,9 +467,9 @@ def test_a_checkpoint_is_of_its_version_even_when_more_is_committed_meanwhile():
     with DataDirectory(flush_mode=FlushMode.NONE, checkpoint_interval=1) as disk:
         partition = disk.make()
         disk.commit(partition, sequenced(1, 0, b"a"))
-        write, version = partition.take_publication(now_ms=FIRST_MS)
+        write = partition.take_publication(now_ms=FIRST_MS)
         disk.commit(partition, sequenced(1, 1, b"b"), sequenced(2, 0, b"c"))
-        partition.complete_publication(disk.engine.commit([write])[0], version, now_ms=FIRST_MS)
+        partition.complete_publication(disk.engine.commit([write])[0], now_ms=FIRST_MS)
 
         checkpoint = json.loads(disk.filesystem.read_file(f"{DELTA_LOG}/{1:020d}.checkpoint.json"))
 
@@ -492,10 +495,10 @@ def test_a_checkpoint_under_way_keeps_no_due_one_from_being_written_where_all_ar
 def test_a_round_refused_while_a_version_is_published_leaves_the_version_alone(loose):
     partition = loose.make()
     loose.commit(partition, batch_of(b"a"))
-    write, version = partition.take_publication(now_ms=FIRST_MS)
+    write = partition.take_publication(now_ms=FIRST_MS)
     loose.append(partition, batch_of(b"no room"))
     refuse_round(loose)
-    partition.complete_publication(loose.engine.commit([write])[0], version, now_ms=FIRST_MS)
+    partition.complete_publication(loose.engine.commit([write])[0], now_ms=FIRST_MS)
     loose.commit(partition, batch_of(b"b"))
     loose.publish(partition)
 
@@ -508,26 +511,25 @@ def test_a_round_refused_while_a_version_is_published_leaves_the_version_alone(l
 def test_a_version_that_cannot_be_published_yet_is_handed_out_again_while_work_goes_on(loose):
     partition = loose.make()
     loose.commit(partition, batch_of(b"a"))
-    _, version = partition.take_publication(now_ms=FIRST_MS)
+    partition.take_publication(now_ms=FIRST_MS)
 
-    partition.complete_publication(REFUSED, version, now_ms=FIRST_MS)
+    partition.complete_publication(REFUSED, now_ms=FIRST_MS)
     loose.commit(partition, batch_of(b"b"))
 
     assert partition.has_unpublished
     assert values_of(partition) == [b"a", b"b"]
-    again, same_version = partition.take_publication(now_ms=FIRST_MS + 1)
-    assert same_version is version
-    partition.complete_publication(loose.engine.commit([again])[0], version, now_ms=FIRST_MS + 1)
-    loose.publish(partition)
-    assert partition.table.version == 2
+    again = partition.take_publication(now_ms=FIRST_MS + 1)
+    partition.complete_publication(loose.engine.commit([again])[0], now_ms=FIRST_MS + 1)
     assert not partition.has_unpublished
+    assert operations_of(loose, 1) == [("00000000000000000000.log", 0, 0)]
+    assert operations_of(loose, 2) == [("00000000000000000000.log", 1, 1)]
 
 
 def test_what_was_committed_and_never_published_survives_a_crash(loose):
     partition = loose.make()
     loose.commit(partition, batch_of(b"a"))
-    _, version = partition.take_publication(now_ms=FIRST_MS)
-    partition.complete_publication(REFUSED, version, now_ms=FIRST_MS)
+    partition.take_publication(now_ms=FIRST_MS)
+    partition.complete_publication(REFUSED, now_ms=FIRST_MS)
 
     loose.restart()
 
@@ -537,10 +539,10 @@ def test_what_was_committed_and_never_published_survives_a_crash(loose):
 def test_a_foreign_version_is_met_at_publication_too(loose):
     partition = loose.make()
     loose.commit(partition, batch_of(b"a"))
-    _, version = partition.take_publication(now_ms=FIRST_MS)
+    partition.take_publication(now_ms=FIRST_MS)
     foreign = ForeignVersion(1, "broker-1:1:1", "broker-7:1:1", "it exists")
 
-    partition.complete_publication(foreign, version, now_ms=FIRST_MS)
+    partition.complete_publication(foreign, now_ms=FIRST_MS)
 
     assert "broker-7:1:1" in partition.failure
     assert loose.publish(partition) is None
@@ -613,14 +615,14 @@ async def test_a_retired_partition_waits_for_its_publication_and_its_sync():
     with DataDirectory(flush_mode=FlushMode.INTERVAL) as disk:
         partition = disk.make()
         disk.commit(partition, batch_of(b"a"))
-        write, version = partition.take_publication(now_ms=FIRST_MS)
+        write = partition.take_publication(now_ms=FIRST_MS)
         sync = partition.take_sync()
         disk.commit(partition, batch_of(b"b"))
         retiring = asyncio.ensure_future(partition.retire())
         await some_turns()
         assert not retiring.done()
 
-        partition.complete_publication(disk.engine.commit([write])[0], version, now_ms=FIRST_MS)
+        partition.complete_publication(disk.engine.commit([write])[0], now_ms=FIRST_MS)
         await some_turns()
         assert not retiring.done()
         disk.engine.commit([sync])
@@ -653,7 +655,7 @@ def test_append_time_is_stamped_and_a_resend_gets_the_first_one():
         again = disk.append(partition, sequenced(1, 0, b"a", timestamp_ms=77))
 
         assert first.outcome.log_append_time_ms == again.outcome.log_append_time_ms == FIRST_MS + 500
-        content = partition.read(0, end_offset=1, bytes_max=1_000, at_least_one_batch=True)
+        content = partition.committed.read(0, end_offset=1, bytes_max=1_000, at_least_one_batch=True)
         header = decode_header(content)
         assert (header.max_timestamp, header.is_log_append_time) == (FIRST_MS + 500, True)
         assert crc_is_valid(content)
@@ -665,26 +667,26 @@ def test_watchers_are_called_when_the_committed_end_moves_or_the_partition_stops
     def watcher():
         calls.append(partition.high_watermark)
 
-    partition.watch(watcher)
+    partition.committed.watch(watcher)
     disk.append(partition, batch_of(b"a"))
     assert calls == []
     disk.run_round()
     assert calls == [1]
     partition.fail("for a test")
     assert calls == [1, 1]
-    partition.unwatch(watcher)
-    partition.unwatch(watcher)
+    partition.committed.unwatch(watcher)
+    partition.committed.unwatch(watcher)
     partition.fail("again")
     assert calls == [1, 1]
 
 
 def test_committed_bytes_only_grow(disk, partition):
     disk.commit(partition, batch_of(b"a"))
-    first = partition.committed_bytes
+    first = partition.committed.size_bytes
     disk.append(partition, batch_of(b"b"))
     refuse_round(disk)
 
-    assert partition.committed_bytes == first == partition.segments[0].size
+    assert partition.committed.size_bytes == first == partition.segments[0].size
 
 
 def test_a_silent_producer_is_forgotten_and_one_that_writes_is_not(disk, partition):
@@ -702,9 +704,9 @@ def test_a_read_gives_whole_batches_within_its_limit_and_at_least_one_if_asked(d
     disk.commit(partition, *batches_of(10))
     size = partition.segments[0].size // 10
 
-    content = partition.read(4, end_offset=10, bytes_max=limit, at_least_one_batch=False)
+    content = partition.committed.read(4, end_offset=10, bytes_max=limit, at_least_one_batch=False)
     assert len(content) == min(limit // size, 6) * size
-    content = partition.read(4, end_offset=10, bytes_max=limit, at_least_one_batch=True)
+    content = partition.committed.read(4, end_offset=10, bytes_max=limit, at_least_one_batch=True)
     assert len(content) == max(1, min(limit // size, 6)) * size
     assert decode_header(content).base_offset == 4
 
@@ -712,7 +714,7 @@ def test_a_read_gives_whole_batches_within_its_limit_and_at_least_one_if_asked(d
 def test_a_read_ends_before_the_offset_it_is_told(disk, partition):
     disk.commit(partition, *batches_of(10))
 
-    content = partition.read(2, end_offset=5, bytes_max=100_000, at_least_one_batch=True)
+    content = partition.committed.read(2, end_offset=5, bytes_max=100_000, at_least_one_batch=True)
 
     assert len(content) == 3 * partition.segments[0].size // 10
-    assert partition.read(5, end_offset=5, bytes_max=100_000, at_least_one_batch=True) == b""
+    assert partition.committed.read(5, end_offset=5, bytes_max=100_000, at_least_one_batch=True) == b""

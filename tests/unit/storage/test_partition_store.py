@@ -87,19 +87,23 @@ def test_what_a_crash_left_half_made_or_half_removed_is_swept_away(disk):
     for place in (".creating/topic=a-part=0/_delta_log", ".deleted/x-0/_delta_log"):
         disk.filesystem.make_directories(f"{ROOT}/{place}")
         replace_file(disk.filesystem, f"{ROOT}/{place}/file", b"x")
-    disk.restart()
+    deleted = disk.store.prepare()
 
     assert disk.filesystem.list_names(f"{ROOT}/.creating") == []
-    assert disk.filesystem.list_names(f"{ROOT}/.deleted") == []
+    assert deleted == [f"{ROOT}/.deleted/x-0"]
 
 
 def test_a_removed_partition_is_gone_and_one_that_is_not_there_is_fine(disk):
     partition = disk.make()
     disk.commit(partition, *batches_of(3))
-    disk.store.remove(ORDERS, TOPIC_ID)
-    disk.store.remove(ORDERS, TOPIC_ID)
-
+    deleted = disk.store.remove(ORDERS, TOPIC_ID)
+    assert disk.store.remove(ORDERS, TOPIC_ID) is None
     assert not disk.filesystem.exists(DIRECTORY)
+    assert disk.filesystem.exists(f"{deleted}/_delta_log/{3:020d}.json"), "readers that are at it keep it for a while"
+
+    disk.store.remove_deleted(deleted)
+    disk.store.remove_deleted(deleted)
+
     assert disk.filesystem.list_names(f"{ROOT}/.deleted") == []
     assert len(disk.open_files) == 0
     with pytest.raises(DamageError):

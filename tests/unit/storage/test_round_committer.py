@@ -32,6 +32,9 @@ class GatedEngine:
         self.rounds = []
         self.outcome_of = lambda write: None
 
+    def take_sync_seconds(self):
+        return self._engine.take_sync_seconds()
+
     def commit(self, writes):
         assert self.running == 0, "two rounds at a time"
         self.running += 1

@@ -80,17 +80,17 @@ def check_every_look_up(partition):
     assert [offset for offset, _ in records] == list(range(partition.high_watermark))
     end = partition.high_watermark
     for offset in range(end):
-        content = partition.read(offset, end_offset=end, bytes_max=700, at_least_one_batch=True)
+        content = partition.committed.read(offset, end_offset=end, bytes_max=700, at_least_one_batch=True)
         headers = [header for _, header in iter_headers(content)]
         assert headers[0].base_offset <= offset <= headers[0].last_offset
         assert sum(header.size_bytes for header in headers) == len(content) <= 700
     times = sorted({time_ms for _, time_ms in records})
     for time_ms in [times[0] - 1, *times, *(time_ms + 1 for time_ms in times)]:
         expected = next(((offset, at) for offset, at in records if at >= time_ms), None)
-        found = partition.find_by_time(time_ms, end_offset=end)
+        found = partition.committed.find_by_time(time_ms, end_offset=end)
         assert (found and (found.offset, found.timestamp_ms)) == expected, time_ms
     latest = max(records, key=lambda record: (record[1], -record[0]))
-    found = partition.find_latest_in_time(end_offset=end)
+    found = partition.committed.find_latest_in_time(end_offset=end)
     assert (found.offset, found.timestamp_ms) == latest
 
 
@@ -121,19 +121,19 @@ def test_every_look_up_is_right_when_some_rows_are_in_files_and_some_in_memory(d
 
 def test_a_time_is_found_below_the_end_it_is_told_only(disk):
     partition = disk.open()
-    latest = partition.find_latest_in_time(end_offset=partition.high_watermark)
+    latest = partition.committed.find_latest_in_time(end_offset=partition.high_watermark)
 
-    assert partition.find_by_time(latest.timestamp_ms, end_offset=latest.offset) is None
-    assert partition.find_by_time(latest.timestamp_ms + 1, end_offset=partition.high_watermark) is None
+    assert partition.committed.find_by_time(latest.timestamp_ms, end_offset=latest.offset) is None
+    assert partition.committed.find_by_time(latest.timestamp_ms + 1, end_offset=partition.high_watermark) is None
 
 
 def test_an_empty_log_holds_no_time():
     with DataDirectory() as disk:
         partition = disk.make()
 
-        assert partition.find_by_time(0, end_offset=10) is None
-        assert partition.find_latest_in_time(end_offset=10) is None
-        assert partition.read(0, end_offset=10, bytes_max=100, at_least_one_batch=True) == b""
+        assert partition.committed.find_by_time(0, end_offset=10) is None
+        assert partition.committed.find_latest_in_time(end_offset=10) is None
+        assert partition.committed.read(0, end_offset=10, bytes_max=100, at_least_one_batch=True) == b""
 
 
 def test_of_several_records_with_the_latest_time_it_is_the_first():
@@ -141,7 +141,7 @@ def test_of_several_records_with_the_latest_time_it_is_the_first():
         partition = disk.make()
         disk.commit(partition, *(batch_of(b"x", timestamp_ms=at) for at in (5, 9, 9, 3)))
 
-        assert partition.find_latest_in_time(end_offset=4) == FoundRecord(1, 9, 0)
+        assert partition.committed.find_latest_in_time(end_offset=4) == FoundRecord(1, 9, 0)
 
 
 def test_records_without_a_time_are_never_the_latest():
@@ -149,7 +149,7 @@ def test_records_without_a_time_are_never_the_latest():
         partition = disk.make()
         disk.commit(partition, batch_of(b"x", timestamp_ms=-1))
 
-        assert partition.find_latest_in_time(end_offset=1) is None
+        assert partition.committed.find_latest_in_time(end_offset=1) is None
 
 
 def test_bytes_that_are_no_batches_are_damage_that_names_the_place(disk):
@@ -158,7 +158,9 @@ def test_bytes_that_are_no_batches_are_damage_that_names_the_place(disk):
     disk.filesystem.open(segment.path).write_at((bytes(500),), 0)
 
     with pytest.raises(DamageError, match=rf"{segment.name}, byte 0"):
-        partition.read(segment.base_offset, end_offset=partition.high_watermark, bytes_max=9, at_least_one_batch=True)
+        partition.committed.read(
+            segment.base_offset, end_offset=partition.high_watermark, bytes_max=9, at_least_one_batch=True
+        )
     assert values_of(partition, partition.segments[2].base_offset)
 
 
@@ -236,7 +238,7 @@ def test_a_checkpoint_and_a_seal_that_meet_leave_whole_files():
         disk.background.is_held = True
         fill(disk, partition, 1, first=39)
         disk.append(partition, batch_of(bytes(300)))
-        partition._seal(partition.segments[-1])
+        partition.committed._seal(partition.segments[-1])
         assert len(disk.background.pending) == 2
         disk.background.run()
 
@@ -325,7 +327,7 @@ def test_a_damaged_index_is_rebuilt_once_and_says_so(disk, caplog):
     segment = partition.segments[1]
     replace_file(disk.filesystem, segment.path.replace(".log", ".index"), b"\xff" * 400)
     for offset in range(segment.base_offset, segment.next_offset):
-        partition.read(offset, end_offset=segment.next_offset, bytes_max=100, at_least_one_batch=True)
+        partition.committed.read(offset, end_offset=segment.next_offset, bytes_max=100, at_least_one_batch=True)
 
     assert caplog.text.count("the index is rebuilt") == 1
     assert segment.path in caplog.text
@@ -338,7 +340,7 @@ def test_an_index_with_too_few_rows_is_rebuilt(caplog):
         segment = partition.segments[0]
         segment.index.clear()
 
-        partition.read(150, end_offset=151, bytes_max=100, at_least_one_batch=True)
+        partition.committed.read(150, end_offset=151, bytes_max=100, at_least_one_batch=True)
 
         assert "too few rows" in caplog.text
         assert segment.index.row_counts[0] > 20
@@ -347,7 +349,7 @@ def test_an_index_with_too_few_rows_is_rebuilt(caplog):
 
 def test_decoding_a_header_of_what_was_read_finds_the_batch_that_holds_the_offset(disk):
     partition = disk.open()
-    content = partition.read(101, end_offset=102, bytes_max=1, at_least_one_batch=True)
+    content = partition.committed.read(101, end_offset=102, bytes_max=1, at_least_one_batch=True)
 
     header = decode_header(content)
     assert header.base_offset <= 101 <= header.last_offset

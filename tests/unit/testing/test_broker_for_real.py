@@ -2,7 +2,7 @@ import socket
 
 import pytest
 
-from exactlog.client.connect import connect
+from exactlog.client.adapters import connect
 from exactlog.client.ports import EARLIEST
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DirectoryLockedError, KafkaError

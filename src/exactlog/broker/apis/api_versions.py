@@ -1,7 +1,7 @@
 """ApiVersions (key 18), versions 0 to 5.
 
-Does: names every API this broker serves with its versions. A version the broker does not know is answered in version 0
-with UNSUPPORTED_VERSION and all ranges, so that any client can go on (KIP-511).
+Does: names every API this broker serves with its versions, and the feature of appends on terms. A version the broker
+does not know is answered in version 0 with UNSUPPORTED_VERSION and all ranges, so that any client can go on (KIP-511).
 Errors: UNSUPPORTED_VERSION, INVALID_REQUEST (a client name that is none), REBOOTSTRAP_REQUIRED (the client means
 another cluster or node, KIP-1242).
 Versions: 3 client name and version, features; 5 cluster and node check.
@@ -11,10 +11,21 @@ import re
 
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from exactlog.core.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
+from exactlog.core.protocol.messages.produce import APPEND_FEATURE, APPEND_FEATURE_LEVEL
 
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 CLIENT_SOFTWARE_SINCE = 3
+
+SUPPORTED_FEATURES = (
+    SupportedFeatureKey(name=APPEND_FEATURE, min_version=APPEND_FEATURE_LEVEL, max_version=APPEND_FEATURE_LEVEL),
+)
+"""What this broker can do besides what its API versions say; each client decides for itself whether to use it."""
 
 
 def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
@@ -27,7 +38,7 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     meant = (request.cluster_id, request.node_id)
     if request.cluster_id is not None and meant != (context.broker.cluster_id, context.broker.node_id):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
-    return ApiVersionsResponse(api_keys=context.broker.api_versions)
+    return ApiVersionsResponse(api_keys=context.broker.api_versions, supported_features=SUPPORTED_FEATURES)
 
 
 def refuse_version(api_versions: tuple[ApiVersion, ...]) -> ApiVersionsResponse:

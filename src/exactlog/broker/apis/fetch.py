@@ -171,7 +171,7 @@ def _read_partition(request: FetchRequest, asked: Asked, *, bytes_left: int, is_
         error = ErrorCode.NONE
         bytes_max = min(bytes_left, asked.request.partition_max_bytes)
         try:
-            records = partition.read(offset, end_offset=end, bytes_max=bytes_max, at_least_one_batch=is_first)
+            records = partition.committed.read(offset, end_offset=end, bytes_max=bytes_max, at_least_one_batch=is_first)
         except (DamageError, OSError) as fault:
             _logger.error("%s cannot be read at offset %d: %s", partition.topic_partition, offset, fault)
             return _failed(asked.request.partition, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -118,9 +118,9 @@ def _find(request: ListOffsetsRequest, context: RequestContext, partition: Parti
         case -5 | -6:
             return _NOTHING
         case -3:
-            return partition.find_latest_in_time(end_offset=end) or _NOTHING
+            return partition.committed.find_latest_in_time(end_offset=end) or _NOTHING
         case _:
-            return partition.find_by_time(time, end_offset=end) or _NOTHING
+            return partition.committed.find_by_time(time, end_offset=end) or _NOTHING
 
 
 def _epoch_of_log_start(partition: PartitionLog, context: RequestContext) -> int:

@@ -1,29 +1,37 @@
 """Produce (key 0), versions 3 to 13.
 
 Does: validates each batch whole before any offset is given, appends it, and answers once what it was told is committed.
-Answers an idempotent producer's repeated batch with its first offsets (KIP-98).
+Answers an idempotent producer's repeated batch with its first offsets (KIP-98). A batch with terms (the feature
+`exactlog.append`) is appended if they hold, and answered once its delta version is published; who comes again with a
+txn_id gets the first result.
 Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUIRED_ACKS, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
 INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
 NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE. With acks=0 an error closes the connection, as in Kafka.
+With terms also INVALID_UPDATE_VERSION (another delta version than the expected one; the actual one is told) and
+INVALID_REQUEST (terms that cannot be met; or a txn_id that came before with another payload, whose version is told).
 Versions: 0 to 2 are advertised and refused (KAFKA-18659); 8 error messages; 9 flexible; 13 topic ids (KIP-516).
 Not done: transactional batches: none is part of a transaction here, so INVALID_TXN_STATE.
 """
 
 from collections.abc import Coroutine
+from typing import assert_never
 
 from exactlog.broker.partition_lookup import find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
 from exactlog.broker.topic_registry import Stopped, Topic
 from exactlog.core.config.topic_configs import TopicConfig
+from exactlog.core.deltalog.append_terms import AppendTerms, Committed, Conflicted, PayloadDiffers, Superseded
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import KafkaError
+from exactlog.core.model.errors import InvariantError, KafkaError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.protocol.messages.produce import (
+    NO_DELTA_VERSION,
     BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    ProduceTerms,
     TopicProduceResponse,
 )
 from exactlog.core.record.batch_format import BatchHeader
@@ -129,6 +137,10 @@ class _Produce:
             )
             return
         _check_batch(validated.header, topic.config, now_ms=now_ms)
+        if share.data.terms is not None:
+            batch = validated.header, memoryview(records)
+            self._append_on_terms(share, partition, batch, _terms_of(share.data.terms), now_ms=now_ms)
+            return
         outcome = partition.append(validated.header, memoryview(records), now_ms=now_ms)
 
         def when_committed(error: ErrorCode) -> None:
@@ -147,6 +159,29 @@ class _Produce:
             self.context.finish(self._send_if_complete)
 
         partition.when_committed(when_committed)
+
+    def _append_on_terms(
+        self,
+        share: _Share,
+        partition: PartitionLog,
+        batch: tuple[BatchHeader, memoryview],
+        terms: AppendTerms,
+        *,
+        now_ms: int,
+    ) -> None:
+        """Appends one partition's records if the terms hold; what came of it is told once it is published."""
+        if self.request.acks == 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "An append on terms needs an answer: acks cannot be 0.")
+        outcome = partition.append_on_terms(*batch, terms, now_ms=now_ms)
+
+        def when_published(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                self._put(share, _refused(share, error, partition.failure or "The disk refused the write."))
+            else:
+                self._put(share, _result_on_terms(share, outcome, log_start_offset=partition.log_start_offset))
+            self.context.finish(self._send_if_complete)
+
+        partition.when_published(when_published)
 
     def _check_request(self, share: _Share) -> tuple[PartitionLog, Topic]:
         acks = self.request.acks
@@ -220,8 +255,48 @@ def _check_batch(header: BatchHeader, config: TopicConfig, *, now_ms: int) -> No
         )
 
 
+def _terms_of(terms: ProduceTerms) -> AppendTerms:
+    return AppendTerms(
+        expected_version=None if terms.expected_version == NO_DELTA_VERSION else terms.expected_version,
+        txn_id=terms.txn_id,
+        payload_crc=f"{terms.payload_crc:08x}",
+    )
+
+
+def _result_on_terms(
+    share: _Share,
+    outcome: Committed | Conflicted | Superseded | PayloadDiffers | AppendRefused,
+    *,
+    log_start_offset: int,
+) -> PartitionProduceResponse:
+    match outcome:
+        case Committed():
+            return PartitionProduceResponse(
+                index=share.data.index,
+                base_offset=outcome.offset_start,
+                log_start_offset=log_start_offset,
+                delta_version=outcome.version,
+            )
+        case Conflicted(expected=expected, actual=actual):
+            message = f"The append expects delta version {expected}; the newest one is {actual}."
+            return _refused(share, ErrorCode.INVALID_UPDATE_VERSION, message, delta_version=actual)
+        case PayloadDiffers(message=message, version=version):
+            return _refused(share, ErrorCode.INVALID_REQUEST, message, delta_version=version)
+        case AppendRefused(error_code=error_code, message=message):
+            return _refused(share, error_code, message)
+        case Superseded():
+            raise InvariantError("no sequence of an origin travels in a request")
+        case unreachable:
+            assert_never(unreachable)
+
+
 def _refused(
-    share: _Share, error_code: ErrorCode, message: str, *, batch_index: int | None = None
+    share: _Share,
+    error_code: ErrorCode,
+    message: str,
+    *,
+    batch_index: int | None = None,
+    delta_version: int = NO_DELTA_VERSION,
 ) -> PartitionProduceResponse:
     faults: tuple[BatchIndexAndErrorMessage, ...] = ()
     if batch_index is not None:
@@ -234,4 +309,5 @@ def _refused(
         log_start_offset=-1,
         record_errors=faults,
         error_message=message,
+        delta_version=delta_version,
     )

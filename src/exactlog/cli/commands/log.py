@@ -1,20 +1,26 @@
-"""`exactlog log`: look into a data directory or one partition of it, without a broker and without a lock."""
+"""`exactlog log`: look into a data directory or one partition of it, without a broker; let old versions expire."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
 from msgspec import UNSET
 
+from exactlog.cli.commands.log_audit import repair, verify
+from exactlog.cli.errors import PartlyDoneError
 from exactlog.cli.output import write_object, write_rows
 from exactlog.cli.positions import AsOfTime, AsOfVersion, parse_as_of
 from exactlog.cli.records import record_printer, record_row
 from exactlog.cli.settings import Group, Settings
 from exactlog.core.deltalog.commit_format import DeltaCommit
-from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY
-from exactlog.core.model.errors import NotFoundError
+from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY, parse_partition_directory_name
+from exactlog.core.model.errors import ExactlogError, NotFoundError
 from exactlog.core.model.ids import TopicPartition
+from exactlog.storage.directory_lock import DirectoryLock
+from exactlog.storage.filesystem import OsFilesystem
 from exactlog.storage.table_reader import TableReader, find_tables, open_table
+from exactlog.storage.vacuum import vacuum as vacuum_table
 
 _TABLE_COLUMNS = (
     "topic",
@@ -27,6 +33,16 @@ _TABLE_COLUMNS = (
     "bytes",
 )
 _VERSION_COLUMNS = ("topic", "partition", "version", "timestamp", "adds", "removes", "end_offset", "txn_id")
+_VACUUM_COLUMNS = (
+    "topic",
+    "partition",
+    "versions_expired",
+    "files_removed",
+    "bytes_freed",
+    "oldest_version",
+    "version",
+    "reason",
+)
 
 path_argument = click.argument("path", type=click.Path(path_type=Path))
 
@@ -34,6 +50,10 @@ path_argument = click.argument("path", type=click.Path(path_type=Path))
 @click.group(cls=Group)
 def log() -> None:
     """Look into a data directory, or one partition of it, without a broker."""
+
+
+log.add_command(verify)
+log.add_command(repair)
 
 
 @log.command()
@@ -79,13 +99,54 @@ def read(settings: Settings, /, *, path: Path, as_of: str | None, from_offset: i
                 printer.write(row)
 
 
+@log.command()
+@path_argument
+@click.option("--keep-versions", type=click.IntRange(1), required=True, help="How many of the newest stay, at least.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go; takes no lock.")
+@click.pass_obj
+def vacuum(settings: Settings, /, *, path: Path, keep_versions: int, dry_run: bool) -> None:
+    """Let old versions of a partition, or of every partition, expire. No broker may be running on them."""
+    paths = table_paths(path)
+    rows, failures = [], []
+    with nullcontext() if dry_run else DirectoryLock(str(data_dir_of(path))):
+        for each in paths:
+            try:
+                rows.append(vacuum_row(each, versions_keep=keep_versions, dry_run=dry_run))
+            except ExactlogError as error:
+                failures.append(error)
+    if failures and not rows:
+        raise failures[0]
+    write_rows(rows, columns=_VACUUM_COLUMNS, output=settings.output_of_list())
+    if failures:
+        raise PartlyDoneError(
+            f"{len(failures)} of {len(paths)} partitions are as they were: {failures[0]}", failures[0]
+        )
+
+
 def is_table(path: Path) -> bool:
     """Whether the directory is one partition; else it is taken for a data directory."""
     return (path / DELTA_LOG_DIRECTORY).is_dir()
 
 
+def data_dir_of(path: Path) -> Path:
+    """The data directory that is meant: the path itself, or the one that the partition lies in."""
+    if not is_table(path):
+        return path
+    is_named = parse_partition_directory_name(path.name) is not None  # else it is `.` or the like
+    return path.parent if is_named else path.resolve().parent
+
+
 def tables_at(path: Path) -> list[TableReader]:
     """The table of a partition directory, or those of a data directory.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    return [open_table(each) for each in table_paths(path)]
+
+
+def table_paths(path: Path) -> list[Path]:
+    """The partition directory itself, or those of a data directory.
 
     Raises:
         NotFoundError: there is none.
@@ -96,7 +157,7 @@ def tables_at(path: Path) -> list[TableReader]:
             f"{path} is no partition and no data directory",
             hint="A partition directory is named topic=NAME-part=N; a data directory holds some of them.",
         )
-    return [open_table(each) for each in paths]
+    return paths
 
 
 def describe_table(table: TableReader) -> dict[str, object]:
@@ -144,6 +205,23 @@ def version_row(table: TableReader, commit: DeltaCommit) -> dict[str, object]:
         "log_start_offset": commit.log_start_offset,
         "leader_epoch": commit.leader_epoch,
         "changes_metadata": commit.metadata is not UNSET,
+    }
+
+
+def vacuum_row(path: Path, *, versions_keep: int, dry_run: bool) -> dict[str, object]:
+    """Vacuums one table, and says what that did. One that cannot be opened is left as it is."""
+    metadata = open_table(path).metadata
+    report = vacuum_table(OsFilesystem(), str(path), versions_keep=versions_keep, dry_run=dry_run)
+    return {
+        "topic": metadata.topic,
+        "partition": metadata.partition,
+        "versions_expired": report.versions_expired,
+        "files_removed": report.files_removed,
+        "bytes_freed": report.bytes_freed,
+        "oldest_version": report.oldest_version,
+        "version": report.newest_version,
+        "reason": report.reason,
+        "dry_run": dry_run,
     }
 
 

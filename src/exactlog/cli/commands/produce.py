@@ -1,25 +1,28 @@
 """`exactlog produce`: write records from standard input or a file."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import groupby
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, assert_never
 
 import click
 from msgspec import Struct
 
 from exactlog.cli.client import run_with_client
-from exactlog.cli.errors import InvalidUsageError, PartlyDoneError
+from exactlog.cli.errors import InvalidUsageError, PartlyDoneError, PayloadDiffersError, VersionConflictError
 from exactlog.cli.line_source import read_line_chunks
 from exactlog.cli.output import Row, RowPrinter, flush_output
 from exactlog.cli.records import ProducibleRecord, parse_record
 from exactlog.cli.settings import Command, Settings, split_assignment
 from exactlog.client.ports import Client, ProducedRecord
 from exactlog.core.codec.compression import Compression
-from exactlog.core.model.errors import ExactlogError
+from exactlog.core.deltalog.append_terms import Committed, Conflicted, PayloadDiffers, Unavailable
+from exactlog.core.model.errors import ExactlogError, UnavailableError
+from exactlog.core.model.limits import FRAME_BYTES_MAX
 from exactlog.core.record.batch_builder import NewRecord
 from exactlog.core.record.record_format import Headers
 
 _HEADING: Final = f"{'PARTITION':>9}  {'FIRST OFFSET':>12}  {'LAST OFFSET':>12}  {'RECORDS':>9}"
+_APPEND_HEADING: Final = f"{_HEADING}  {'DELTA VERSION':>13}"
 _CODECS: Final = tuple(codec.name.lower() for codec in Compression)
 
 
@@ -47,6 +50,13 @@ class Manner(Struct, frozen=True):
         return ProducibleRecord(NewRecord(value=line, key=self.key, headers=self.headers), None)
 
 
+class Terms(Struct, frozen=True, kw_only=True):
+    """What an append of all lines together rests on, and its id; None where nothing is said."""
+
+    expected_version: int | None
+    txn_id: str | None
+
+
 @click.command(cls=Command)
 @click.argument("topic")
 @click.option("-p", "--partition", type=click.IntRange(0), help="The partition; the key decides by default.")
@@ -55,6 +65,12 @@ class Manner(Struct, frozen=True):
 @click.option("-z", "--compression", type=click.Choice(_CODECS), default="none", help="How batches are compressed.")
 @click.option("--json", "is_json", is_flag=True, help="A line is a record in JSON, as consume prints it.")
 @click.option("--file", type=click.File("rb"), default="-", help="Where the lines are; standard input by default.")
+@click.option(
+    "--expect-version",
+    type=click.IntRange(0),
+    help="All lines in one delta version, if this one is the partition's newest.",
+)
+@click.option("--txn-id", metavar="ID", help="All lines in one delta version, once, however often this id is used.")
 @click.pass_obj
 def produce(
     settings: Settings,
@@ -67,8 +83,13 @@ def produce(
     compression: str,
     is_json: bool,
     file: BinaryIO,
+    expect_version: int | None,
+    txn_id: str | None,
 ) -> None:
-    """Write a record to TOPIC for every line, and print where they went, batch by batch."""
+    """Write a record to TOPIC for every line, and print where they went, batch by batch.
+
+    With --expect-version or --txn-id all lines are appended together, to one partition, or none of them.
+    """
     if is_json and (key is not None or headers):
         raise InvalidUsageError("with --json, keys and headers are in the lines", hint="Leave out -k and -H.")
     manner = Manner(
@@ -79,7 +100,14 @@ def produce(
         compression=Compression[compression.upper()],
         is_json=is_json,
     )
-    with RowPrinter(settings.output_of_records(), heading=_HEADING, line_of=_line_of) as printer:
+    output = settings.output_of_records()
+    if expect_version is not None or txn_id is not None:
+        terms = Terms(expected_version=expect_version, txn_id=txn_id)
+        row = run_with_client(settings, lambda client: append_lines(client, manner, terms, file))
+        with RowPrinter(output, heading=_APPEND_HEADING, line_of=_append_line_of) as printer:
+            printer.write(row)
+        return
+    with RowPrinter(output, heading=_HEADING, line_of=_line_of) as printer:
         run_with_client(settings, lambda client: produce_lines(client, manner, file, printer))
 
 
@@ -89,14 +117,9 @@ async def produce_lines(client: Client, manner: Manner, source: BinaryIO, printe
     Raises:
         PartlyDoneError: something went wrong after some records had been acknowledged.
     """
-    line_number = acknowledged_count = 0
+    acknowledged_count = 0
     try:
-        async for lines in read_line_chunks(source):
-            numbered = enumerate(lines, start=line_number + 1)
-            line_number += len(lines)
-            records = [
-                manner.record_of(line, number=number) for number, line in numbered if line.strip() or not manner.is_json
-            ]
+        async for records in read_records(manner, source):
             for partition, run in groupby(records, key=lambda record: _first_of(manner.partition, record.partition)):
                 batch = [record.record for record in run]
                 produced = await client.produce(
@@ -112,6 +135,85 @@ async def produce_lines(client: Client, manner: Manner, source: BinaryIO, printe
         raise PartlyDoneError(f"{acknowledged_count} records are written, then: {error}", error) from error
 
 
+async def append_lines(client: Client, manner: Manner, terms: Terms, source: BinaryIO) -> Row:
+    """Append a record for every line of `source`, all in one delta version, and tell where they are.
+
+    Raises:
+        VersionConflictError: the partition is at another version.
+        PayloadDiffersError: the id came before with other lines.
+        InvalidUsageError: there is no line, or too much of them, or more than one partition for them.
+    """
+    records: list[ProducibleRecord] = []
+    async for chunk in read_records(manner, source, bytes_max=FRAME_BYTES_MAX):
+        records += chunk
+    if not records:
+        raise InvalidUsageError("there is no line to append")
+    partition = await choose_partition(client, manner, records)
+    ending = await client.append(
+        manner.topic,
+        partition,
+        [record.record for record in records],
+        expected_version=terms.expected_version,
+        txn_id=terms.txn_id,
+        compression=manner.compression,
+    )
+    match ending:
+        case Committed(version=version, offset_start=first, offset_end=last):
+            row = _range_row(manner.topic, partition, first=first, last=last, count=last - first + 1)
+            return {**row, "delta_version": version}
+        case Conflicted(expected=expected, actual=actual):
+            raise VersionConflictError(
+                f"{manner.topic}-{partition} is at version {actual}, not {expected}: nothing was appended",
+                hint=f"See what came since; then --expect-version {actual} may hold.",
+            )
+        case PayloadDiffers(message=message):
+            raise PayloadDiffersError(
+                f"nothing was appended: {message}", hint="Send the same lines again, or other lines under another id."
+            )
+        case Unavailable(reason=reason):
+            raise UnavailableError(reason)
+        case unreachable:
+            assert_never(unreachable)
+
+
+async def choose_partition(client: Client, manner: Manner, records: Sequence[ProducibleRecord]) -> int:
+    """The one partition for all records: as said, as the lines say, or the topic's only one.
+
+    Raises:
+        InvalidUsageError: there are several.
+    """
+    if manner.partition is not None:
+        return manner.partition
+    named = {record.partition for record in records if record.partition is not None}
+    if not named:
+        named = {found.partition for found in (await client.describe_topic(manner.topic)).partitions}
+    partition, *others = sorted(named)
+    if others:
+        raise InvalidUsageError(
+            f"the lines go to one partition of {manner.topic} together, and {len(named)} come into question",
+            hint="Name the partition with -p.",
+        )
+    return partition
+
+
+async def read_records(
+    manner: Manner, source: BinaryIO, *, bytes_max: int | None = None
+) -> AsyncIterator[list[ProducibleRecord]]:
+    """The records that the lines stand for, as many at a time as have arrived together.
+
+    Raises:
+        InvalidUsageError: a line is no record, or the lines have more than `bytes_max` together.
+    """
+    line_number = line_bytes = 0
+    async for lines in read_line_chunks(source):
+        numbered = enumerate(lines, start=line_number + 1)
+        line_number += len(lines)
+        line_bytes += sum(map(len, lines))
+        if bytes_max is not None and line_bytes > bytes_max:
+            raise InvalidUsageError(f"the lines have more than {bytes_max} bytes, too many for one append")
+        yield [manner.record_of(line, number=number) for number, line in numbered if line.strip() or not manner.is_json]
+
+
 def acknowledged_rows(topic: str, produced: Sequence[ProducedRecord]) -> Iterator[Row]:
     """A row for each contiguous range of offsets."""
     by_place = sorted(produced, key=lambda record: (record.partition, -1 if record.offset is None else record.offset))
@@ -119,13 +221,11 @@ def acknowledged_rows(topic: str, produced: Sequence[ProducedRecord]) -> Iterato
         enumerate(by_place), key=lambda item: (item[1].partition, (item[1].offset or 0) - item[0])
     ):
         offsets = [record.offset for _, record in run]
-        yield {
-            "topic": topic,
-            "partition": partition,
-            "first_offset": offsets[0],
-            "last_offset": offsets[-1],
-            "records": len(offsets),
-        }
+        yield _range_row(topic, partition, first=offsets[0], last=offsets[-1], count=len(offsets))
+
+
+def _range_row(topic: str, partition: int, *, first: int | None, last: int | None, count: int) -> Row:
+    return {"topic": topic, "partition": partition, "first_offset": first, "last_offset": last, "records": count}
 
 
 def _first_of(*candidates: int | None) -> int | None:
@@ -134,3 +234,7 @@ def _first_of(*candidates: int | None) -> int | None:
 
 def _line_of(row: Row) -> str:
     return f"{row['partition']:>9}  {row['first_offset']!s:>12}  {row['last_offset']!s:>12}  {row['records']:>9}"
+
+
+def _append_line_of(row: Row) -> str:
+    return f"{_line_of(row)}  {row['delta_version']:>13}"

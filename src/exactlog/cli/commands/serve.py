@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -16,11 +17,12 @@ from exactlog.cli.exit_codes import ExitCode
 from exactlog.cli.output import flush_output, write_line
 from exactlog.cli.settings import Command, Settings, split_assignment
 from exactlog.core.config.broker_configs import BrokerConfig
-from exactlog.core.model.errors import ExactlogError
+from exactlog.core.model.errors import ConfigError, ExactlogError
 from exactlog.node.config import load_config
 from exactlog.node.event_loop import new_event_loop
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+KILL_AT: Final = "EXACTLOG_KILL_AT"
 ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104  looked for, not bound to
 
 
@@ -76,6 +78,7 @@ def serve(
     """Run a broker until SIGTERM or Ctrl-C, which let it finish what it has; a second one does not.
 
     What is not said here comes from EXACTLOG_* variables, then from --config, then from the defaults.
+    EXACTLOG_KILL_AT=POINT[:N] lets it die by SIGKILL the N-th time it reaches a fault point.
     """
     from exactlog.node.node import Node  # noqa: PLC0415  not needed to refuse a wrong command line
 
@@ -89,12 +92,36 @@ def serve(
     overrides += [split_assignment(assignment) for assignment in assignments]
     config = load_config(file, overrides=overrides, environment=os.environ)
 
+    arm_kill(os.environ.get(KILL_AT, ""), settings)
+
     def on_ready(node: RunningNode) -> None:
         announce(node, config, settings, is_ready_printed=print_ready is not None)
 
     settings.start_logging()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(Node(config), on_ready))
+
+
+def arm_kill(text: str, settings: Settings) -> None:
+    """Let the process die where `EXACTLOG_KILL_AT` says (`POINT` or `POINT:N`), if it says anything.
+
+    Raises:
+        ConfigError: there is no such point.
+        InvalidUsageError: N is not a number from 1 on.
+    """
+    if not text:
+        return
+    from exactlog.storage import fault_points  # noqa: PLC0415  hardly anybody asks for it
+
+    parsed = re.fullmatch(r"([^:]*)(?::([1-9][0-9]{0,8}))?", text)
+    if parsed is None:
+        raise InvalidUsageError(f"{KILL_AT}={text} is not POINT or POINT:N", hint="N is a number from 1 on.")
+    name, count = parsed[1], int(parsed[2] or 1)
+    try:
+        fault_points.arm(name, lambda: os.kill(os.getpid(), signal.SIGKILL), at=count)
+    except ConfigError as error:
+        raise ConfigError(f"{error} (from {KILL_AT})", hint=error.hint) from error
+    settings.say(f"warning: SIGKILL will end this broker at {name}:{count} ({KILL_AT})")
 
 
 def announce(node: RunningNode, config: BrokerConfig, settings: Settings, *, is_ready_printed: bool) -> None:

@@ -1,7 +1,7 @@
-"""Topics, the cluster, and offsets by time."""
+"""Topics, the cluster, offsets by time, and where logs begin."""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from exactlog.client.wire.connection import WireConnection
 from exactlog.client.wire.refusals import as_error_code, check, refusal, the_only
 from exactlog.client.wire.retries import retry
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import DecodeError, KafkaError, NotFoundError
+from exactlog.core.model.errors import DecodeError, ExactlogError, KafkaError, NotFoundError
 from exactlog.core.model.ids import ZERO_UUID, BrokerId, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from exactlog.core.protocol.api_keys import ApiKey
 from exactlog.core.protocol.messages.create_topics import (
@@ -28,6 +28,12 @@ from exactlog.core.protocol.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
+)
+from exactlog.core.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
 )
 from exactlog.core.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from exactlog.core.protocol.messages.describe_configs import (
@@ -157,28 +163,66 @@ class WireAdmin:
         """See `Admin`."""
         found: dict[TopicPartition, ListedOffset] = {}
 
-        async def attempt() -> None:
-            by_leader: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
-            for place in timestamps.keys() - found.keys():
-                by_leader[await self._cluster.leader_of(place)].append(place)
-            errors: list[KafkaError] = []
-            for leader_id, places in by_leader.items():
-                connection = await self._cluster.connection_to(leader_id)
-                request = {place: timestamps[place] for place in places}
-                errors += await self._list_offsets_of(connection, request, isolation, found)
-            if errors:
-                raise errors[0]
-            missing = timestamps.keys() - found.keys()
-            if missing:
-                raise DecodeError(f"list offsets: the brokers left {min(missing)} out of their answers")
+        async def ask(connection: WireConnection, places: Sequence[TopicPartition]) -> list[KafkaError]:
+            asked = {place: timestamps[place] for place in places}
+            return await self._list_offsets_of(connection, asked, isolation, found)
 
-        await self._retry("list offsets", attempt)
+        await self._ask_leaders("list offsets", timestamps, found, ask)
         return found
+
+    async def delete_records(self, offsets: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
+        """See `Admin`."""
+        low_watermarks: dict[TopicPartition, Offset] = {}
+
+        async def ask(connection: WireConnection, places: Sequence[TopicPartition]) -> list[KafkaError]:
+            asked = {place: offsets[place] for place in places}
+            return await self._delete_records_of(connection, asked, low_watermarks)
+
+        try:
+            await self._ask_leaders("delete records", offsets, low_watermarks, ask)
+        except ExactlogError as error:
+            if len(offsets) > 1:
+                told = f"the records of {len(low_watermarks)} of {len(offsets)} partitions were deleted for certain"
+                error.hint = f"{error.hint}; {told}" if error.hint else told
+            raise
+        return low_watermarks
 
     # -----------------------------------------------------------------------------------------------------------
 
     async def _retry(self, what: str, attempt: Callable[[], Awaitable[Result]]) -> Result:
         return await retry(what, attempt, self._settings)
+
+    async def _ask_leaders(
+        self,
+        what: str,
+        places: Collection[TopicPartition],
+        found: Mapping[TopicPartition, object],
+        ask: Callable[[WireConnection, Sequence[TopicPartition]], Awaitable[list[KafkaError]]],
+    ) -> None:
+        """Asks the leader of each partition until all are found.
+
+        Args:
+            what: for messages.
+            places: the partitions.
+            found: what is known of them; those in it need not be asked for any more.
+            ask: asks one leader for some; what it says goes into `found`, what it refuses is given back.
+        """
+
+        async def attempt() -> None:
+            by_leader: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
+            for place in places:
+                if place not in found:
+                    by_leader[await self._cluster.leader_of(place)].append(place)
+            errors: list[KafkaError] = []
+            for leader_id, led in by_leader.items():
+                errors += await ask(await self._cluster.connection_to(leader_id), led)
+            if errors:
+                raise errors[0]
+            missing = [place for place in places if place not in found]
+            if missing:
+                raise DecodeError(f"{what}: the brokers left {min(missing)} out of their answers")
+
+        await self._retry(what, attempt)
 
     def _check(self, error_code: int, what: str, detail: str | None) -> None:
         if as_error_code(error_code) is ErrorCode.NOT_CONTROLLER:
@@ -234,6 +278,27 @@ class WireAdmin:
                     found[place] = _listed_offset(partition)
         return errors
 
+    async def _delete_records_of(
+        self,
+        connection: WireConnection,
+        offsets: Mapping[TopicPartition, Offset],
+        low_watermarks: dict[TopicPartition, Offset],
+    ) -> list[KafkaError]:
+        """Ask one leader; where logs begin now goes into `low_watermarks`, what it refuses is given back."""
+        version = connection.versions.pick(ApiKey.DELETE_RECORDS)
+        request = _delete_records_request(offsets, timeout_ms=self._settings.request_timeout_ms)
+        response = await connection.request(request, DeleteRecordsResponse, version=version)
+        errors = []
+        for topic in response.topics:
+            for partition in topic.partitions:
+                place = TopicPartition(topic.name, partition.partition_index)
+                if partition.error_code:
+                    self._cluster.forget(place.topic)
+                    errors.append(refusal(partition.error_code, f"delete records of {place}"))
+                else:
+                    low_watermarks[place] = Offset(partition.low_watermark)
+        return errors
+
 
 def _id_or_none(topic_id: UUID) -> UUID | None:
     return None if topic_id == ZERO_UUID else topic_id
@@ -270,3 +335,11 @@ def _list_offsets_request(
         by_topic[place.topic].append(ListOffsetsPartition(partition_index=place.partition, timestamp=timestamp_ms))
     topics = (ListOffsetsTopic(name=name, partitions=tuple(asked)) for name, asked in by_topic.items())
     return ListOffsetsRequest(replica_id=_CONSUMER_REPLICA_ID, isolation_level=isolation, topics=tuple(topics))
+
+
+def _delete_records_request(offsets: Mapping[TopicPartition, Offset], *, timeout_ms: int) -> DeleteRecordsRequest:
+    by_topic: defaultdict[str, list[DeleteRecordsPartition]] = defaultdict(list)
+    for place, offset in offsets.items():
+        by_topic[place.topic].append(DeleteRecordsPartition(partition_index=place.partition, offset=offset))
+    topics = (DeleteRecordsTopic(name=name, partitions=tuple(asked)) for name, asked in by_topic.items())
+    return DeleteRecordsRequest(topics=tuple(topics), timeout_ms=timeout_ms)

@@ -14,10 +14,11 @@ _VERSION_MAX: Final = 32_767
 
 
 class BrokerVersions(msgspec.Struct, frozen=True):
-    """What a broker said it serves: versions by API key."""
+    """What a broker said it serves: versions by API key, and levels of features by name (KIP-584)."""
 
     broker: str
     served: Mapping[int, Versions]
+    features: Mapping[str, Versions] = {}
 
     def serves(self, api_key: ApiKey) -> bool:
         """Whether the broker serves some version of the API that this client speaks."""
@@ -43,8 +44,25 @@ class BrokerVersions(msgspec.Struct, frozen=True):
             )
         return version
 
+    def check_feature(self, name: str, *, level: int) -> None:
+        """See to it that the broker has the feature at that level.
+
+        Raises:
+            UnsupportedError: it has not.
+        """
+        levels = self.features.get(name)
+        if levels is None:
+            raise UnsupportedError(f"{self.broker} does not have the feature {name}")
+        if level not in levels:
+            raise UnsupportedError(
+                f"{self.broker} has the feature {name} at level {levels.lowest} to {levels.highest}; needed is {level}"
+            )
+
 
 def served_versions(broker: str, response: ApiVersionsResponse) -> BrokerVersions:
     """What an answer to ApiVersions says."""
     served = {api.api_key: Versions(api.min_version, api.max_version) for api in response.api_keys}
-    return BrokerVersions(broker, served)
+    features = {
+        feature.name: Versions(feature.min_version, feature.max_version) for feature in response.supported_features
+    }
+    return BrokerVersions(broker, served, features)

@@ -1,4 +1,4 @@
-"""The client of the wire adapter: one cluster, and the three ports on it."""
+"""The client of the wire adapter: one cluster, and the ports on it."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Self
@@ -17,10 +17,12 @@ from exactlog.client.ports import (
 )
 from exactlog.client.wire.addresses import Address
 from exactlog.client.wire.admin import WireAdmin
+from exactlog.client.wire.appender import WireAppender
 from exactlog.client.wire.cluster import Cluster
 from exactlog.client.wire.consumer import WireConsumer
 from exactlog.client.wire.producer import WireProducer
 from exactlog.core.codec.compression import Compression
+from exactlog.core.deltalog.append_terms import Committed, Conflicted, PayloadDiffers, Unavailable
 from exactlog.core.model.ids import Offset, TimestampMs, TopicPartition
 from exactlog.core.record.batch_builder import NewRecord
 
@@ -32,6 +34,7 @@ class WireClient:
         self._cluster = Cluster(bootstrap, settings)
         self._admin = WireAdmin(self._cluster, settings)
         self._producer = WireProducer(self._cluster, settings)
+        self._appender = WireAppender(self._cluster, settings)
         self._consumer = WireConsumer(self._cluster, self._admin, settings)
 
     async def __aenter__(self) -> Self:
@@ -82,6 +85,10 @@ class WireClient:
         """See `Admin`."""
         return await self._admin.list_offsets(timestamps, isolation=isolation)
 
+    async def delete_records(self, offsets: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
+        """See `Admin`."""
+        return await self._admin.delete_records(offsets)
+
     async def produce(
         self,
         topic: str,
@@ -93,6 +100,25 @@ class WireClient:
     ) -> tuple[ProducedRecord, ...]:
         """See `Producer`."""
         return await self._producer.produce(topic, records, partition=partition, acks=acks, compression=compression)
+
+    async def append(
+        self,
+        topic: str,
+        partition: int,
+        records: Sequence[NewRecord],
+        *,
+        expected_version: int | None = None,
+        txn_id: str | None = None,
+        compression: Compression = Compression.NONE,
+    ) -> Committed | Conflicted | PayloadDiffers | Unavailable:
+        """See `Producer`."""
+        return await self._appender.append(
+            TopicPartition(topic, partition),
+            records,
+            expected_version=expected_version,
+            txn_id=txn_id,
+            compression=compression,
+        )
 
     async def init_producer_id(self) -> ProducerIdentity:
         """See `Producer`."""

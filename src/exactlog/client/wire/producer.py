@@ -9,11 +9,12 @@ from typing import Final
 
 import msgspec
 
-from exactlog.client.ports import ACKS_ALL, ACKS_NONE, ClientSettings, ProducedRecord, ProducerIdentity
-from exactlog.client.wire.cluster import Cluster, TopicMetadata, pick_by_topic_id
+from exactlog.client.ports import ACKS_ALL, ClientSettings, ProducedRecord, ProducerIdentity
+from exactlog.client.wire.cluster import Cluster, TopicMetadata
 from exactlog.client.wire.connection import WireConnection
 from exactlog.client.wire.partitioner import StickyPartitioner, partition_of_key
-from exactlog.client.wire.refusals import as_error_code, check, refusal, the_only
+from exactlog.client.wire.produce_exchange import detail_of, exchange_produce
+from exactlog.client.wire.refusals import as_error_code, check, refusal
 from exactlog.client.wire.retries import retry
 from exactlog.core.codec.compression import Compression
 from exactlog.core.model.error_code import ErrorCode
@@ -32,16 +33,9 @@ from exactlog.core.model.ids import (
 from exactlog.core.model.sequences import add_to_sequence
 from exactlog.core.protocol.api_keys import ApiKey
 from exactlog.core.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from exactlog.core.protocol.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from exactlog.core.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse
 from exactlog.core.record.batch_builder import NewRecord, build_batch
 
-_LAST_VERSION_WITH_NAMES: Final = 12
 _FIRST_VERSION_WITH_ZSTD: Final = 7
 _RECORD_OVERHEAD_BYTES: Final = 32  # lengths and deltas; the most there can be
 _HEADER_OVERHEAD_BYTES: Final = 10
@@ -107,7 +101,8 @@ class WireProducer:
             return ()
         what = f"produce to topic {topic}"
         metadata = await retry(what, lambda: self._cluster.topic(topic, may_create=True), self._settings)
-        stamped = [self._stamp(record) for record in records]
+        now_ms = self._now_ms()
+        stamped = [stamp(record, now_ms=now_ms) for record in records]
         by_partition: defaultdict[int, list[int]] = defaultdict(list)
         for index, record in enumerate(stamped):
             place = self._choose(metadata, record) if partition is None else partition
@@ -154,11 +149,6 @@ class WireProducer:
             sticky = self._sticky[topic.name] = StickyPartitioner(self._choose_start())
         every = [partition.partition for partition in topic.partitions]
         return sticky.choose(led or every, record_bytes=_size_of(record))
-
-    def _stamp(self, record: NewRecord) -> NewRecord:
-        if record.timestamp_ms != NO_TIMESTAMP:
-            return record
-        return msgspec.structs.replace(record, timestamp_ms=TimestampMs(self._now_ms()))
 
     # --- one batch -------------------------------------------------------------------------------------------
 
@@ -220,27 +210,15 @@ class WireProducer:
         batch: bytearray,
         manner: Manner,
     ) -> Offset | None:
-        at_least = _FIRST_VERSION_WITH_ZSTD if manner.compression is Compression.ZSTD else 0
-        version = pick_by_topic_id(
-            connection.versions, ApiKey.PRODUCE, [topic], names_until=_LAST_VERSION_WITH_NAMES, at_least=at_least
-        )
-        request = ProduceRequest(
+        answer = await exchange_produce(
+            connection,
+            topic,
+            PartitionProduceData(index=place.partition, records=batch),
             acks=manner.acks,
             timeout_ms=self._settings.request_timeout_ms,
-            topic_data=(
-                TopicProduceData(
-                    name=place.topic,
-                    topic_id=topic.listing.topic_id,
-                    partition_data=(PartitionProduceData(index=place.partition, records=batch),),
-                ),
-            ),
+            at_least=_FIRST_VERSION_WITH_ZSTD if manner.compression is Compression.ZSTD else 0,
         )
-        if manner.acks == ACKS_NONE:
-            await connection.send_unanswered(request, version=version)
-            return None
-        response = await connection.request(request, ProduceResponse, version=version)
-        what = f"produce to {place}"
-        return self._offset_of(the_only(the_only(response.responses, what).partition_responses, what), place)
+        return None if answer is None else self._offset_of(answer, place)
 
     def _offset_of(self, answer: PartitionProduceResponse, place: TopicPartition) -> Offset | None:
         code = as_error_code(answer.error_code)
@@ -248,7 +226,7 @@ class WireProducer:
             return None  # appended by an earlier attempt, too long ago for the broker to know where
         if code is not ErrorCode.NONE:
             self._cluster.forget(place.topic)
-            raise refusal(answer.error_code, f"produce to {place}", _detail(answer))
+            raise refusal(answer.error_code, f"produce to {place}", detail_of(answer))
         return Offset(answer.base_offset)
 
     async def _current_session(self) -> IdempotentSession:
@@ -256,6 +234,13 @@ class WireProducer:
             if self._session is None:
                 self._session = IdempotentSession(await self.init_producer_id())
             return self._session
+
+
+def stamp(record: NewRecord, *, now_ms: int) -> NewRecord:
+    """The record with the time of now, if it has none."""
+    if record.timestamp_ms != NO_TIMESTAMP:
+        return record
+    return msgspec.structs.replace(record, timestamp_ms=TimestampMs(now_ms))
 
 
 def _build(
@@ -275,11 +260,6 @@ def _say_that_it_is_open(error: BaseException) -> None:
     if isinstance(error, ExactlogError):
         error.retryable = False
         error.hint = "whether the records were appended is not known; look before sending them again"
-
-
-def _detail(answer: PartitionProduceResponse) -> str | None:
-    records = (error.batch_index_error_message for error in answer.record_errors)
-    return answer.error_message or next(filter(None, records), None)
 
 
 def _size_of(record: NewRecord) -> int:

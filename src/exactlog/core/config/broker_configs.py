@@ -51,6 +51,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     segment_bytes: int = limits.SEGMENT_BYTES_MAX
     retention_ms: int = 7 * DAY_MS
     retention_bytes: int = -1
+    retention_check_interval_ms: int = 300_000
     file_delete_delay_ms: int = 60_000
     delta_checkpoint_interval: int = 10
     delta_checkpoint_min_interval_ms: int = 1_000

@@ -125,7 +125,7 @@ BROKER_CONFIG_KEYS: Final = (
         default=7 * DAY_MS,
         valid=Between(-1),
         documentation="The default of topics' retention.ms: the age at which segments are dropped; -1: never.",
-        acts=False,
+        acts=True,
         aliases=("log.retention.ms",),
     ),
     ConfigKey(
@@ -133,8 +133,17 @@ BROKER_CONFIG_KEYS: Final = (
         type=ConfigType.LONG,
         default=-1,
         documentation="The default of topics' retention.bytes: the size at which segments are dropped; -1: never.",
-        acts=False,
+        acts=True,
         aliases=("log.retention.bytes",),
+    ),
+    ConfigKey(
+        name="retention.check.interval.ms",
+        type=ConfigType.LONG,
+        default=300_000,
+        valid=Between(1),
+        documentation="How often segments are looked at for retention.",
+        acts=True,
+        aliases=("log.retention.check.interval.ms",),
     ),
     ConfigKey(
         name="file.delete.delay.ms",
@@ -142,7 +151,7 @@ BROKER_CONFIG_KEYS: Final = (
         default=60_000,
         valid=Between(0),
         documentation="The default of topics' file.delete.delay.ms: how long a removed file stays on disk.",
-        acts=False,
+        acts=True,
         aliases=("log.segment.delete.delay.ms",),
     ),
     # --- delta log --------------------------------------------------------------------------------------------
@@ -169,7 +178,7 @@ BROKER_CONFIG_KEYS: Final = (
         default=1_000,
         valid=Between(1),
         documentation="How many of the newest versions keep a file of their own; older ones are packed.",
-        acts=False,
+        acts=True,
     ),
     # --- transactions and producers ---------------------------------------------------------------------------
     ConfigKey(

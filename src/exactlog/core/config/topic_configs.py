@@ -40,8 +40,8 @@ TOPIC_CONFIG_KEYS: Final = (
         default=("delete",),
         valid=OneOf(("compact", "delete")),
         documentation="What happens to old segments: `delete` drops them by retention, `compact` keeps the newest "
-        "record of every key; a record without a key is refused then, already now.",
-        acts=False,
+        "record of every key: nothing is compacted yet, but a record without a key is refused already.",
+        acts=True,
     ),
     ConfigKey(
         name="compression.type",
@@ -65,7 +65,7 @@ TOPIC_CONFIG_KEYS: Final = (
         default=60_000,
         valid=Between(0),
         documentation="How long a removed file stays on disk.",
-        acts=False,
+        acts=True,
         broker_key="file.delete.delay.ms",
     ),
     ConfigKey(
@@ -170,7 +170,7 @@ TOPIC_CONFIG_KEYS: Final = (
         type=ConfigType.LONG,
         default=-1,
         documentation="The size at which a partition drops its oldest segments; -1: no such bound.",
-        acts=False,
+        acts=True,
         broker_key="retention.bytes",
     ),
     ConfigKey(
@@ -179,7 +179,7 @@ TOPIC_CONFIG_KEYS: Final = (
         default=7 * DAY_MS,
         valid=Between(-1),
         documentation="The age at which a partition drops its oldest segments; -1: no such bound.",
-        acts=False,
+        acts=True,
         broker_key="retention.ms",
     ),
     ConfigKey(

@@ -65,14 +65,31 @@ def find_version_at(
         newest: the newest one committed.
         timestamp_of: the timestamp of a version between those two; asked for about log2 of their number of times.
     """
-    if timestamp_of(oldest) > timestamp_ms:
+    later = find_first_version(oldest=oldest, newest=newest, holds=lambda version: timestamp_of(version) > timestamp_ms)
+    if later == oldest:
         return VersionExpired(oldest=oldest)
-    # Invariant: `low` is not later than the time asked for; everything above `high` is.
-    low, high = oldest, newest
+    return VersionFound(version=newest if later is None else DeltaVersion(later - 1))
+
+
+def find_first_version(
+    *, oldest: DeltaVersion, newest: DeltaVersion, holds: Callable[[DeltaVersion], bool]
+) -> DeltaVersion | None:
+    """The first version of which something holds; None where it holds of none.
+
+    Args:
+        oldest: where to begin.
+        newest: where to end, inclusive.
+        holds: what is to hold; where it holds of a version, it must hold of all later ones. Asked about log2 of their
+            number of times.
+    """
+    if oldest > newest:
+        return None
+    # Invariant: it holds of nothing below `low`; it holds of `high`, or `high` is behind the newest.
+    low, high = oldest, DeltaVersion(newest + 1)
     while low < high:
-        middle = DeltaVersion((low + high + 1) // 2)
-        if timestamp_of(middle) <= timestamp_ms:
-            low = middle
+        middle = DeltaVersion((low + high) // 2)
+        if holds(middle):
+            high = middle
         else:
-            high = DeltaVersion(middle - 1)
-    return VersionFound(version=low)
+            low = DeltaVersion(middle + 1)
+    return None if low > newest else low

@@ -107,14 +107,25 @@ class VersionUnknownError(ExactlogError):
 
 
 class OffsetOutOfRangeError(ExactlogError):
-    """Offsets that have been removed from a table."""
+    """Offsets that have been removed from a table.
+
+    Attributes:
+        oldest: the first offset that is left.
+        oldest_version: the first version of the table that had no others: the oldest one that can be read whole. None
+            where offsets were asked for, not a version.
+    """
 
     code = "offset-out-of-range"
     kafka_error = ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def __init__(self, table: str, *, oldest: int) -> None:
-        super().__init__(f"{table}: those offsets have been removed; the first one left is {oldest}")
+    def __init__(self, table: str, *, oldest: int, oldest_version: int | None = None) -> None:
+        super().__init__(
+            f"{table}: those offsets have been removed; the first one left is {oldest}"
+            + ("" if oldest_version is None else f", the oldest version that can be read is {oldest_version}"),
+            hint="" if oldest_version is None else f"ask for version {oldest_version} or a later one",
+        )
         self.oldest = oldest
+        self.oldest_version = oldest_version
 
 
 class UnavailableError(ExactlogError):

@@ -32,6 +32,10 @@ FETCH_BYTES_IN_FLIGHT_MAX: Final = 64 * 1024 * 1024  # fetched, not yet taken by
 
 # --- delta log -----------------------------------------------------------------------------------------------
 TXN_IDS_REMEMBERED: Final = 10_000  # per partition: the stated window of free transaction ids
+TXN_ID_LENGTH_MAX: Final = 256  # characters: ten thousand of them stay in every checkpoint
+ORIGINS_PER_PARTITION_MAX: Final = 10_000  # remembered for ever: about 150 bytes each in every checkpoint
+FINDINGS_PER_TABLE_MAX: Final = 1_000  # of damage, and of notes: more than anybody reads; the rest is counted
+PACKS_OPEN_MAX: Final = 16  # of one table that is read: a descriptor and 8 KB each; a binary search meets the same few
 
 # --- catalog -------------------------------------------------------------------------------------------------
 TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka's: room for suffixes below the 255 of file systems

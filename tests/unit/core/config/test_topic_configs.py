@@ -128,7 +128,7 @@ def test_a_default_the_broker_was_given_is_described_as_the_brokers():
 def test_a_key_that_does_not_act_says_so_in_its_description():
     entries = described(KAFKA_TOPIC_DEFAULTS)
 
-    assert entries["cleanup.policy"].documentation.endswith("(Kept and shown; does not act yet.)")
+    assert entries["preallocate"].documentation.endswith("(Kept and shown; does not act yet.)")
     assert "does not act" not in entries["segment.bytes"].documentation
 
 

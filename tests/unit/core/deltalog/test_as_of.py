@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exactlog.core.deltalog.as_of import VersionExpired, VersionFound, VersionUnknown, find_version, find_version_at
+from exactlog.core.deltalog.as_of import (
+    VersionExpired,
+    VersionFound,
+    VersionUnknown,
+    find_first_version,
+    find_version,
+    find_version_at,
+)
 
 
 @pytest.mark.parametrize(
@@ -65,3 +72,18 @@ def test_the_search_finds_what_looking_at_every_version_finds_and_reads_few(time
     good = [version for version in range(oldest, newest + 1) if timestamps[version] <= timestamp_ms]
     assert found == (VersionFound(good[-1]) if good else VersionExpired(oldest))
     assert len(asked) <= 2 + math.ceil(math.log2(newest - oldest + 1))
+
+
+@given(st.integers(0, 100), st.integers(-1, 60), st.data())
+def test_the_first_version_of_which_something_holds_is_found_by_asking_few(oldest, count, data):
+    newest = oldest + count
+    first = data.draw(st.integers(oldest, max(oldest, newest + 1)))
+    asked = []
+
+    def holds(version):
+        assert oldest <= version <= newest
+        asked.append(version)
+        return version >= first
+
+    assert find_first_version(oldest=oldest, newest=newest, holds=holds) == (first if first <= newest else None)
+    assert len(asked) <= 1 + math.ceil(math.log2(count + 2))

@@ -7,13 +7,40 @@ Versions 4 and 6 changed errors and throttling only.
 
 Versions 0 to 2 carry older record formats. They are advertised, because librdkafka takes their lack for a broker
 without compression (KAFKA-18659), but not served.
+
+Not Kafka's, in tagged fields that everybody else skips (KIP-482): the terms of an append, and the delta version it
+became. A client sends terms only to a broker that lists the feature `exactlog.append` (KIP-584) in ApiVersions; a
+message without terms has Kafka's bytes.
 """
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from exactlog.core.codec.message_schema import Message, Structure
-from exactlog.core.codec.wire_types import Field, Int16, Int32, Int64, Records, String, Uuid
+from exactlog.core.codec.wire_types import Field, Int16, Int32, Int64, Records, String, Uint32, Uuid
 from exactlog.core.model.ids import ZERO_UUID
+
+APPEND_FEATURE: Final = "exactlog.append"
+"""The supported feature of a broker that takes terms."""
+
+APPEND_FEATURE_LEVEL: Final = 1
+"""The level of it that is declared here."""
+
+FIRST_TAG_OF_OUR_OWN: Final = 10_000
+"""Tags from here on are not Kafka's, which counts from 0."""
+
+NO_DELTA_VERSION: Final = -1
+"""A delta version that is not said."""
+
+
+class ProduceTerms(Structure):
+    """What an append rests on, and who it is; to be there at all is to ask for the delta version it becomes.
+
+    `payload_crc` is the CRC-32C of the records as they were given (`core.record.payload_crc`).
+    """
+
+    expected_version: Int64 = NO_DELTA_VERSION
+    txn_id: String | None = None
+    payload_crc: Uint32 = 0
 
 
 class PartitionProduceData(Structure):
@@ -21,6 +48,7 @@ class PartitionProduceData(Structure):
 
     index: Int32 = 0
     records: Records | None = b""
+    terms: Annotated[ProduceTerms | None, Field("9+", tag=FIRST_TAG_OF_OUR_OWN)] = None
 
 
 class TopicProduceData(Structure):
@@ -69,6 +97,7 @@ class PartitionProduceResponse(Structure):
     record_errors: Annotated[tuple[BatchIndexAndErrorMessage, ...], Field("8+", ignorable=True)] = ()
     error_message: Annotated[String | None, Field("8+", ignorable=True)] = None
     current_leader: Annotated[LeaderIdAndEpoch, Field("10+", tag=0)] = LeaderIdAndEpoch()
+    delta_version: Annotated[Int64, Field("9+", tag=FIRST_TAG_OF_OUR_OWN, ignorable=True)] = NO_DELTA_VERSION
 
 
 class TopicProduceResponse(Structure):

@@ -1,8 +1,12 @@
-"""URLs and the adapters they name."""
+"""URLs and the adapters they name, and the names of the package."""
+
+import subprocess
+import sys
 
 import pytest
 
-from exactlog.client.connect import ClientUrlError, _bootstrap_addresses, connect
+import exactlog.client
+from exactlog.client.adapters import ClientUrlError, _bootstrap_addresses, connect
 from exactlog.client.wire.addresses import Address
 
 
@@ -47,3 +51,26 @@ def test_any_other_url_is_refused_with_what_to_write(url, message):
 def test_an_address_reads_as_people_write_it():
     assert str(Address("127.0.0.1", 9092)) == "127.0.0.1:9092"
     assert str(Address("::1", 9092)) == "[::1]:9092"
+
+
+def test_the_package_has_the_names_it_lists_and_no_others():
+    found = {name: getattr(exactlog.client, name) for name in exactlog.client.__all__}
+
+    assert found["connect"] is connect
+    assert found["Client"] is exactlog.client.ports.Client
+    with pytest.raises(AttributeError, match="has no attribute 'disconnect'"):
+        exactlog.client.disconnect  # noqa: B018
+
+
+def test_the_package_costs_nothing_until_a_name_is_asked_for():
+    program = """
+import sys, exactlog.client
+assert "asyncio" not in sys.modules and "exactlog.client.ports" not in sys.modules
+from exactlog.client import NewRecord
+assert "asyncio" not in sys.modules
+from exactlog.client import connect
+import exactlog.client.adapters
+from exactlog.client import connect as again
+assert connect is again is exactlog.client.adapters.connect
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,4 +1,4 @@
-"""`connect`: a client for a URL. The scheme names the adapter."""
+"""A client for a URL: the scheme names the adapter."""
 
 from typing import Final
 from urllib.parse import SplitResult, urlsplit

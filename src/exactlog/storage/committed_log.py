@@ -1,0 +1,219 @@
+"""The committed side of a partition: what a finished round made good, which is all that anybody reads.
+
+Segments and producers move when a round has committed a group; the table moves when a version is published. A segment's
+index is completed once the next segment has begun, a checkpoint is written when one is due, files of removed segments
+go when two checkpoints can do without them: all of that in the background.
+"""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from exactlog.core.deltalog.commit_format import DecodedCommit
+from exactlog.core.deltalog.table_state import TableState
+from exactlog.core.log.producer_state import ProducerStates
+from exactlog.core.model.ids import DeltaVersion, Offset
+from exactlog.storage.background import Lane
+from exactlog.storage.checkpointer import Checkpointer, PreparedCheckpoint
+from exactlog.storage.filesystem import Buffer
+from exactlog.storage.group import Group
+from exactlog.storage.log_reading import FoundRecord, find_by_time, find_latest_in_time, read_batches
+from exactlog.storage.pending_versions import PendingVersion
+from exactlog.storage.removal import CHECKPOINTS_NEEDED, RemovedFiles, RemovedSegments
+from exactlog.storage.round import CommitWrite
+from exactlog.storage.segment import Segment, SegmentFiles
+
+
+class OpenedLog(Struct, frozen=True):
+    """What a partition log starts from."""
+
+    table: TableState
+    producers: ProducerStates
+    segments: list[Segment]
+    """In order of base offset, the last one active; empty before the first record."""
+    opened_ms: int
+    removed_names: Sequence[str] = ()
+    """Segments that are not in the table any more, and whose files are still there."""
+
+
+class ClosedVersion(Struct, frozen=True):
+    """A delta version on its way to be published; `checkpoint` where it had to be prepared already."""
+
+    pending: PendingVersion
+    write: CommitWrite
+    decoded: DecodedCommit
+    checkpoint: PreparedCheckpoint | None = None
+
+
+class CommittedLog:
+    """What is committed of one partition.
+
+    Attributes:
+        table: the table as of the newest published version.
+        producers: what the committed batches made of their producers.
+        segments: in order of base offset, the last one active; empty before the first record.
+        end_offset: the high watermark: the end of what is committed.
+        size_bytes: how many bytes have been committed since it was opened; only grows.
+    """
+
+    def __init__(
+        self, directory: str, opened: OpenedLog, *, files: SegmentFiles, checkpointer: Checkpointer, background: Lane
+    ) -> None:
+        self.table = opened.table
+        self.producers = opened.producers
+        self.segments = opened.segments
+        self.end_offset = opened.table.next_offset
+        self.size_bytes = 0
+        self._directory = directory
+        self._files = files
+        self._checkpointer = checkpointer
+        self._background = background
+        self._removed = RemovedFiles(directory, files, background)
+        self._removed.add(RemovedSegments(opened.table.version, opened.opened_ms, opened.removed_names))
+        self._watchers: dict[Callable[[], None], None] = {}
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, *, end_offset: int, bytes_max: int, at_least_one_batch: bool) -> Buffer:
+        """Whole batches from the one that holds `offset` on; see `read_batches`."""
+        return read_batches(
+            self.segments,
+            offset,
+            end_offset=min(end_offset, self.end_offset),
+            bytes_max=bytes_max,
+            at_least_one_batch=at_least_one_batch,
+        )
+
+    def find_by_time(self, timestamp_ms: int, *, end_offset: int) -> FoundRecord | None:
+        """The first record from the log start to below `end_offset` that is not older than a time."""
+        return find_by_time(
+            self.segments,
+            timestamp_ms,
+            start_offset=self.table.log_start_offset,
+            end_offset=min(end_offset, self.end_offset),
+        )
+
+    def find_latest_in_time(self, *, end_offset: int) -> FoundRecord | None:
+        """The record from the log start to below `end_offset` with the greatest timestamp."""
+        return find_latest_in_time(
+            self.segments, start_offset=self.table.log_start_offset, end_offset=min(end_offset, self.end_offset)
+        )
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Calls back each time the end moves, or the partition fails, until `unwatch`."""
+        self._watchers[callback] = None
+
+    def unwatch(self, callback: Callable[[], None]) -> None:
+        """Ends a `watch`; one that was not there is fine."""
+        self._watchers.pop(callback, None)
+
+    def notify(self) -> None:
+        """Calls back who watches."""
+        for callback in list(self._watchers):
+            callback()
+
+    # --- moving -------------------------------------------------------------------------------------------------
+
+    def commit(self, group: Group) -> None:
+        """Takes in the batches of a group that a round has carried out."""
+        if group.is_new_segment:
+            self._begin_segment(group.segment)
+        for header, position, producer in group.batches:
+            group.segment.on_appended(header, position)
+            if producer is not None:
+                self.producers.adopt(producer)
+        self.end_offset = Offset(group.end_offset)
+        self.size_bytes += group.size
+
+    def publish(self, version: ClosedVersion, *, now_ms: int, is_current: bool) -> None:
+        """Takes a version into the table; with `is_current`, nothing behind the version is committed yet."""
+        self.table.replay(version.decoded)
+        self._checkpointer.count(len(version.write.content))
+        change = version.pending.change
+        if change is not None and change.removed:
+            count = len(change.removed)
+            self._removed.add(
+                RemovedSegments(self.table.version, now_ms, [segment.name for segment in self.segments[:count]])
+            )
+            self.segments = self.segments[count:]  # another list: a reader may be at the old one
+        prepared = version.checkpoint
+        if is_current:
+            prepared = self.prepare_checkpoint(self.table.version, now_ms=now_ms)
+        if prepared is not None:
+            self._checkpointer.write(self.table, prepared, now_ms=now_ms)
+
+    def prepare_checkpoint(self, version: DeltaVersion, *, now_ms: int) -> PreparedCheckpoint | None:
+        """What a checkpoint of the version that ends where this log does would say; None when none is wanted."""
+        if not self._checkpointer.is_wanted(version, now_ms=now_ms):
+            return None
+        return self._checkpointer.prepare(self.producers, self.segments)
+
+    def make_up_for_checkpoint(self, due: DeltaVersion, *, now_ms: int) -> bool:
+        """Writes a checkpoint, of the newest version, where the one due at a version was left out; whether it did.
+
+        Only while all that is committed is published.
+        """
+        if self._checkpointer.is_running or any(version >= due for version in self._checkpointer.durable_versions):
+            return False
+        self._write_checkpoint(now_ms=now_ms)
+        return True
+
+    def _write_checkpoint(self, *, now_ms: int) -> None:
+        prepared = self._checkpointer.prepare(self.producers, self.segments)
+        self._checkpointer.write(self.table, prepared, now_ms=now_ms)
+
+    def checkpoint_age_ms(self, *, now_ms: int) -> int:
+        """How old the newest checkpoint is; 0 where nothing was committed behind it."""
+        newest, durable = self._checkpointer.last_written_ms, self._checkpointer.durable_versions
+        if newest is None or durable[-1:] == (self.table.version,):
+            return 0
+        return now_ms - newest
+
+    def active_segment(self) -> Segment:
+        """The segment that the next batch goes to, if it fits."""
+        return self.segments[-1] if self.segments else self._files.new(self._directory, base_offset=self.end_offset)
+
+    def _begin_segment(self, segment: Segment) -> None:
+        """The first bytes of a segment are committed; the one before it will not grow any more."""
+        if self.segments:
+            self._seal(self.segments[-1])
+        self.segments.append(segment)
+
+    def _seal(self, segment: Segment) -> None:
+        rows = segment.index.take_new_rows(is_last=True)
+
+        def work() -> bool:
+            for new_rows in rows:
+                new_rows.write(self._files.filesystem)
+            return True
+
+        def then(is_written: bool | None) -> None:  # noqa: FBT001  the shape of a continuation
+            if is_written:
+                segment.index.drop_memory()
+
+        self._background.submit(work, then)
+
+    # --- removed files ------------------------------------------------------------------------------------------
+
+    @property
+    def has_removed_files(self) -> bool:
+        """Whether files of removed segments are still there."""
+        return bool(self._removed)
+
+    def sweep_removed(self, *, now_ms: int, delay_ms: int, is_quiet: bool) -> bool:
+        """Lets files of removed segments go that have waited so long, once two checkpoints can do without them.
+
+        With `is_quiet` (all that is committed is published) a checkpoint is made for it where one lacks. To be called
+        again and again; true when it takes another version to get on.
+        """
+        version = self._removed.due(now_ms=now_ms, delay_ms=delay_ms)
+        if version is None:
+            return False
+        durable = self._checkpointer.durable_versions
+        if sum(checkpoint >= version for checkpoint in durable) >= CHECKPOINTS_NEEDED:
+            self._removed.unlink_due()
+        elif is_quiet and not self._checkpointer.is_running:
+            if durable and durable[-1] >= self.table.version:
+                return True
+            self._write_checkpoint(now_ms=now_ms)
+        return False

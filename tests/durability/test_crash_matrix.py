@@ -1,0 +1,309 @@
+"""The crash matrix: a script of all that is done to a partition, stopped at every step of the file system.
+
+The machine stops before a write, sync, link, rename, truncation, removal or creation; what is left is what a killed
+process leaves, what a power cut leaves at the least, or anything between. Then: the table is what a full replay gives,
+what was acknowledged is there once, what was not is there whole or not at all, and a client that goes on where it was
+ends up where it would have been. In the long run, the machine stops a second time on the way from there.
+"""
+
+from random import Random
+
+import pytest
+
+from exactlog.core.config.topic_configs import TopicConfig
+from exactlog.core.deltalog.append_terms import Committed
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import DamageError
+from exactlog.core.model.ids import TopicPartition
+from exactlog.storage.settings import FlushMode
+from exactlog.storage.table_reader import TableReader
+from exactlog.storage.vacuum import vacuum
+from exactlog.testing.failing_filesystem import FailingFilesystem
+from exactlog.testing.ordered_failures import Crashed
+from tests.support.partitions import (
+    DELTA_LOG,
+    DIRECTORY,
+    ORDERS,
+    TOPIC_ID,
+    DataDirectory,
+    batch_of,
+    copy_of,
+    remove_checkpoints,
+    sequenced,
+    state_of,
+    values_of,
+)
+
+CONFIG = TopicConfig(segment_bytes=420, index_interval_bytes=150, file_delete_delay_ms=0)
+SETTINGS = {"checkpoint_interval": 3, "versions_keep": 2, "pack_versions": 3}
+PRODUCERS = 3
+OTHER = TopicPartition("another", 0)
+OTHER_DIRECTORY = "/data/topic=another-part=0"
+
+APPEND, TERMS, EXPECT, REMOVE, SWEEP, OTHER_TOPIC, RESTART, VACUUM = (
+    "append",
+    "terms",
+    "expect",
+    "remove",
+    "sweep",
+    "other topic",
+    "restart",
+    "vacuum",
+)
+SCRIPT = (
+    (APPEND, 1),
+    (APPEND, 3),
+    (TERMS, 1),
+    (EXPECT, 1),
+    (OTHER_TOPIC, 0),
+    (APPEND, 4),
+    (RESTART, 0),
+    (APPEND, 2),
+    (REMOVE, 5),
+    (SWEEP, 4),
+    (TERMS, 1),
+    (APPEND, 1),
+    (REMOVE, -1),
+    (APPEND, 2),
+    (SWEEP, 4),
+    (VACUUM, 4),
+    (EXPECT, 1),
+)
+SHORT_SCRIPT = (
+    (APPEND, 1),
+    (TERMS, 2),
+    (APPEND, 3),
+    (REMOVE, -1),
+    (OTHER_TOPIC, 0),
+    (SWEEP, 4),
+    (VACUUM, 1),
+    (EXPECT, 1),
+)
+
+
+def sequences_of(script):
+    """The producer and the sequence of each record that an idempotent producer appends, by its offset."""
+    offset, found, next_sequence = 0, {}, [0] * PRODUCERS
+    for step, argument in script:
+        for _ in range(argument if step in (APPEND, TERMS, EXPECT) else 0):
+            if step == APPEND:
+                producer = offset % PRODUCERS
+                found[offset] = producer, next_sequence[producer]
+                next_sequence[producer] += 1
+            offset += 1
+    return found
+
+
+class Client:
+    """What a client remembers over crashes: how far it has come, and what it has been told."""
+
+    def __init__(self, script):
+        self.script = script
+        self.sequences = sequences_of(script)
+        self.place = 0  # in the script
+        self.is_created = False
+        self.acknowledged = 0  # records, from offset 0 on
+        self.log_start = 0
+        self.versions = {}  # by the id of an append on terms
+        self.under_way = 0  # records that are being appended
+        self.start_under_way = None
+
+    def copy(self):
+        other = Client(self.script)
+        other.__dict__.update(self.__dict__, versions=dict(self.versions))
+        return other
+
+    @property
+    def is_done(self):
+        return self.place == len(self.script)
+
+
+class Life:
+    """One run of the process on some disk, from wherever the client is to the end of the script, or to its crash."""
+
+    def __init__(self, client, content=None, *, flush_mode=FlushMode.COMMIT):
+        self.client = client
+        self.filesystem = FailingFilesystem(content, sector_bytes=64)
+        self.disk = None
+        self.flush_mode = flush_mode
+
+    def run(self, *, crash_at=None):
+        """Whether the script came to its end."""
+        if crash_at is not None:
+            self.filesystem.crash_at(crash_at)
+        try:
+            self.start()
+            while not self.client.is_done:
+                step, argument = self.client.script[self.client.place]
+                getattr(self, "do_" + step.replace(" ", "_"))(argument)
+                self.client.place += 1
+        except Crashed:
+            return False
+        finally:
+            if self.disk is not None:
+                self.disk.close()
+        return True
+
+    def start(self):
+        self.disk = DataDirectory(self.filesystem, config=CONFIG, flush_mode=self.flush_mode, **SETTINGS)
+        for deleted in self.disk.store.prepare():
+            self.disk.store.remove_deleted(deleted)
+        if not self.client.is_created:
+            self.remove(ORDERS)  # as a start does with a topic whose creation was not known to be whole
+            self.disk.create()
+            self.client.is_created = True
+        self.partition = self.disk.open()
+
+    # --- the steps: each can be done again when it is not known how far it came -------------------------------------
+
+    def do_append(self, count):
+        self.disk.publish(self.partition)
+        client = self.client
+        client.under_way = count
+        first = client.acknowledged
+        numbers = range(first, first + count)
+        asks = [
+            self.disk.append(self.partition, sequenced(*client.sequences[number], b"%06d" % number))
+            for number in numbers
+        ]
+        self.disk.run_round()
+        assert [ask.offset for ask in asks] == list(numbers)
+        client.acknowledged, client.under_way = first + count, 0
+
+    def do_terms(self, count, **terms):
+        client = self.client
+        client.under_way = count
+        first = client.acknowledged
+        values = [b"%06d" % number for number in range(first, first + count)]
+        outcome = self.disk.commit_on_terms(self.partition, batch_of(*values), txn_id=f"id-{first}", **terms)
+        assert isinstance(outcome, Committed)
+        assert (outcome.offset_start, outcome.offset_end) == (first, first + count - 1)
+        assert client.versions.setdefault(f"id-{first}", outcome.version) == outcome.version
+        client.acknowledged, client.under_way = first + count, 0
+
+    def do_expect(self, count):
+        self.disk.publish(self.partition)
+        self.do_terms(count, expected_version=self.partition.table.version)
+
+    def do_remove(self, offset):
+        client = self.client
+        client.start_under_way = client.acknowledged if offset == -1 else offset
+        assert self.disk.move_log_start(self.partition, client.start_under_way) is ErrorCode.NONE
+        client.log_start, client.start_under_way = client.start_under_way, None
+
+    def do_sweep(self, times):
+        for _ in range(times):
+            self.partition.sweep_removed(now_ms=self.disk.clock.time_ms)
+            self.disk.run_round()
+            self.disk.publish(self.partition)
+
+    def do_other_topic(self, _):
+        self.remove(OTHER)
+        self.disk.create(OTHER)
+        self.disk.commit(self.disk.open(OTHER), sequenced(1, 0, b"of another topic"))
+        self.remove(OTHER)
+        assert not self.filesystem.exists(OTHER_DIRECTORY)
+
+    def remove(self, key):
+        deleted = self.disk.store.remove(key, TOPIC_ID)
+        if deleted is not None:
+            self.disk.store.remove_deleted(deleted)
+
+    def do_vacuum(self, versions_keep):
+        self.disk.close()
+        vacuum(self.filesystem, DIRECTORY, versions_keep=versions_keep)
+        self.start()
+
+    def do_restart(self, _):
+        self.disk.close()
+        self.start()
+
+
+def check(content, client, *, flush_mode=FlushMode.COMMIT):
+    """What is left is a partition as it should be."""
+    if not content.exists(DIRECTORY):
+        assert not client.is_created
+        return
+    with DataDirectory(copy_of(content), config=CONFIG, flush_mode=flush_mode, **SETTINGS) as disk:
+        partition = disk.open()
+        state, start, end = state_of(partition), partition.log_start_offset, partition.high_watermark
+        assert start in (client.log_start, client.start_under_way)
+        assert end in (client.acknowledged, client.acknowledged + client.under_way), "a group is whole or absent"
+        assert values_of(partition, start) == [b"%06d" % number for number in range(start, end)]
+        opened = copy_of(disk.filesystem)
+    assert [record.value for record in TableReader(opened, DIRECTORY).read(start)] == [
+        b"%06d" % number for number in range(start, end)
+    ]
+    newest_removed, replayed = copy_of(opened), copy_of(opened)
+    checkpoints = sorted(name for name in opened.list_names(DELTA_LOG) if "checkpoint" in name)
+    if checkpoints:
+        newest_removed.remove(f"{DELTA_LOG}/{checkpoints[-1]}")
+        with DataDirectory(newest_removed, config=CONFIG, flush_mode=flush_mode, **SETTINGS) as disk:
+            assert state_of(disk.open()) == state
+    remove_checkpoints(replayed)
+    with DataDirectory(replayed, config=CONFIG, flush_mode=flush_mode, **SETTINGS) as disk:
+        try:
+            assert state_of(disk.open()) == state
+        except DamageError:
+            assert len(checkpoints) >= 2, "only behind two checkpoints may anything go that a full replay needs"
+
+
+def steps_of(script, client=None, content=None, **options):
+    life = Life(client or Client(script), content, **options)
+    assert life.run()
+    return life.filesystem.steps
+
+
+def leftovers(filesystem, seed):
+    yield filesystem.after_kill()
+    yield filesystem.after_power_cut()
+    yield filesystem.after_power_cut(Random(seed))
+
+
+def go_on(client, content, *, flush_mode=FlushMode.COMMIT):
+    """The client comes to the end of its script on what is left."""
+    life = Life(client.copy(), content, flush_mode=flush_mode)
+    assert life.run()
+    assert life.client.is_done
+    check(life.filesystem.after_power_cut(), life.client, flush_mode=flush_mode)
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_a_crash_at_every_step(part):
+    for step in range(part, steps_of(SCRIPT), 8):
+        life = Life(Client(SCRIPT))
+        assert not life.run(crash_at=step)
+        for content in leftovers(life.filesystem, step):
+            check(content, life.client)
+            go_on(life.client, content)
+
+
+@pytest.mark.parametrize("flush_mode", [FlushMode.INTERVAL, FlushMode.NONE])
+def test_a_kill_at_every_step_where_nothing_is_synced(flush_mode):
+    for step in range(steps_of(SCRIPT, flush_mode=flush_mode)):
+        life = Life(Client(SCRIPT), flush_mode=flush_mode)
+        assert not life.run(crash_at=step)
+        content = life.filesystem.after_kill()
+        resumed = Life(life.client.copy(), content, flush_mode=flush_mode)
+        assert resumed.run()
+        assert values_of(resumed.partition, resumed.client.log_start) == [
+            b"%06d" % number for number in range(resumed.client.log_start, resumed.client.acknowledged)
+        ]
+
+
+@pytest.mark.parametrize("part", range(16))
+def test_a_second_crash_at_every_step_after_the_first(part, request):
+    """Every pair in the long run, some of them always."""
+    chance = Random(part)
+    is_long_run = request.config.getoption("--long")
+    for first in range(part, steps_of(SHORT_SCRIPT), 16):
+        life = Life(Client(SHORT_SCRIPT))
+        assert not life.run(crash_at=first)
+        content = life.filesystem.after_power_cut(chance)
+        second_steps = range(steps_of(SHORT_SCRIPT, life.client.copy(), content))
+        for second in second_steps if is_long_run else chance.sample(second_steps, min(2, len(second_steps))):
+            again = Life(life.client.copy(), content)
+            assert not again.run(crash_at=second)
+            left = again.filesystem.after_power_cut(chance)
+            check(left, again.client)
+            go_on(again.client, left)
