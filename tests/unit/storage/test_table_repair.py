@@ -309,3 +309,16 @@ def test_a_repair_may_be_broken_off_anywhere_and_begun_again():
             assert damage(left) == []
             assert opened(left) == opened(left, is_full_replay=True) == state
     assert step > 10
+
+
+@pytest.mark.parametrize("flush_mode", [FlushMode.INTERVAL, FlushMode.NONE])
+def test_a_copy_that_a_power_cut_took_is_removed(flush_mode):
+    files = written(flush_mode)
+    state = opened(files, flush_mode=flush_mode)
+    break_packing_off(files)
+    put(files, commit_name(6), b"")
+    assert damage(files) == []
+
+    assert steps_of(files) == [("remove-copy", commit_name(6)), ("finish-packing", "_delta_log")]
+    assert audit(files).findings == ()
+    assert opened(files, flush_mode=flush_mode) == opened(files, flush_mode=flush_mode, is_full_replay=True) == state

@@ -25,6 +25,7 @@ from exactlog.core.deltalog.checkpoint_format import (
     TxnIdEntry,
 )
 from exactlog.core.deltalog.commit_format import DecodedCommit, DeltaCommit, Operation, TableMetadata
+from exactlog.core.deltalog.leader_epochs import EpochEnd, begin_epoch, find_epoch_end, trim_epochs
 from exactlog.core.deltalog.log_path import SegmentFileKind, parse_segment_file_name
 from exactlog.core.model.errors import DamageError, InvariantError
 from exactlog.core.model.ids import DeltaVersion, LeaderEpoch, Offset, TimestampMs
@@ -228,7 +229,7 @@ class TableState:
             DamageError: the commit does not follow from the version this state is at; names its version and why.
         """
         commit = decoded.commit
-        self._check_follows(commit)
+        self.check_follows(commit)
         first_offset = self.next_offset
         for operation in commit.operations:
             if operation.type == "add":
@@ -237,9 +238,11 @@ class TableState:
                 self._remove(operation, commit)
         self._check_bounds(commit)
         if commit.leader_epoch > self.leader_epoch:
-            self._begin_leader_epoch(commit.leader_epoch, first_offset)
+            begin_epoch(self.leader_epochs, commit.leader_epoch, start_offset=first_offset)
+            self.leader_epoch = commit.leader_epoch
         if commit.log_start_offset > self.log_start_offset:
-            self._move_log_start(commit.log_start_offset)
+            trim_epochs(self.leader_epochs, log_start_offset=commit.log_start_offset)
+            self.log_start_offset = commit.log_start_offset
         if commit.metadata is not UNSET:
             self.metadata = commit.metadata
         self.version = commit.version
@@ -247,7 +250,31 @@ class TableState:
         self.last_stable_offset = commit.last_stable_offset
         self.chain_crc = decoded.chain_crc
 
-    def _check_follows(self, commit: DeltaCommit) -> None:
+    def end_offset_for_epoch(
+        self, epoch: int, *, leader_epoch: LeaderEpoch | None = None, log_end_offset: Offset | None = None
+    ) -> EpochEnd:
+        """Where a leader epoch ends (OffsetForLeaderEpoch: KIP-101, KIP-279); -1 and -1 where it is not known.
+
+        Args:
+            epoch: the one asked for.
+            leader_epoch: that of the leader who is asked, if no version need be of it yet: what has been committed
+                behind the newest version is.
+            log_end_offset: the end of what is committed, if no version need reach that far yet.
+        """
+        entries = self.leader_epochs
+        if leader_epoch is not None and leader_epoch > self.leader_epoch:
+            entries = [*entries]
+            begin_epoch(entries, leader_epoch, start_offset=self.next_offset)
+        return find_epoch_end(
+            entries, epoch, log_end_offset=self.next_offset if log_end_offset is None else log_end_offset
+        )
+
+    def check_follows(self, commit: DeltaCommit) -> None:
+        """Whether a commit is the next one of this history, whatever it adds and removes; changes nothing.
+
+        Raises:
+            DamageError: it is not; names its version and why.
+        """
         if commit.version != self.version + 1:
             raise self._damage(commit, f"version {self.version + 1} was to be next")
         if commit.prev_crc != self.chain_crc:
@@ -377,21 +404,6 @@ class TableState:
             raise self._damage(
                 commit, f"its log_start_offset {commit.log_start_offset} lies below the first segment, {first_kept}"
             )
-
-    def _begin_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        # An epoch that wrote nothing leaves no entry (KIP-101; as Kafka's epoch cache).
-        while self.leader_epochs and self.leader_epochs[-1].start_offset >= start_offset:
-            self.leader_epochs.pop()
-        self.leader_epochs.append(LeaderEpochEntry(epoch=epoch, start_offset=start_offset))
-        self.leader_epoch = epoch
-
-    def _move_log_start(self, log_start_offset: Offset) -> None:
-        self.log_start_offset = log_start_offset
-        kept = self.leader_epochs
-        while len(kept) > 1 and kept[1].start_offset <= log_start_offset:
-            del kept[0]
-        if kept and kept[0].start_offset < log_start_offset:
-            kept[0] = LeaderEpochEntry(epoch=kept[0].epoch, start_offset=log_start_offset)
 
     def _damage(self, commit: DeltaCommit, reason: str) -> DamageError:
         return DamageError(f"{self.table}: delta version {commit.version} does not follow: {reason}")
