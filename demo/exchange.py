@@ -22,11 +22,13 @@ RECORDS_AT_ONCE = 10_000
 SILENT: Final[dict[str, Any]] = {"log_level": 0, "error_cb": lambda _error: None}
 
 
-def create_topic(broker: ServedBroker) -> None:
-    """Make the topic of the demo."""
+def create_topic(broker: ServedBroker, name: str = TOPIC, *, partitions: int = PARTITIONS) -> None:
+    """Make a topic of the demo."""
     admin = AdminClient({"bootstrap.servers": broker.address} | SILENT)
-    created = admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)])
-    created[TOPIC].result(CLIENT_SECONDS_MAX)
+    # The flights are of 2013: by the default of a week they would be too old to keep.
+    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config={"retention.ms": "-1"})
+    created = admin.create_topics([topic])
+    created[name].result(CLIENT_SECONDS_MAX)
 
 
 class Crash(NamedTuple):

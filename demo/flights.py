@@ -20,11 +20,13 @@ from demo.exchange import PARTITIONS, TOPIC, Crash, Sender, create_topic, read_b
 from demo.flight_table import ARCHIVE, PACKAGE, VERSION, Flight, fetch_archive, read_flights
 from demo.served_broker import ServedBroker
 from demo.story import DemoFailedError, Story
-from demo.versions import read_as_of, versions_of
+from demo.versions import append_expecting, audit, read_as_of, versions_of
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / PACKAGE
 SHOWN_PARTITION = 0
+SEATS = "seats"
 EXIT_FAILED = 1
+EXIT_CONFLICT = 4
 EXIT_INTERRUPTED = 130
 
 
@@ -83,6 +85,8 @@ def run(story: Story, *, folder: Path) -> dict[str, Any]:
         crash = send_through_a_crash(story, broker, flights)
         partitions, comparison = read_back_and_compare(story, broker, flights)
         travel = travel_in_time(story, folder / "data", partitions[SHOWN_PARTITION])
+        conflicts = expect_versions(story, broker)
+        verified = verify(story, folder / "data", records=len(flights))
     return {
         "records": sum(map(len, partitions)),
         "partitions": len(partitions),
@@ -94,6 +98,8 @@ def run(story: Story, *, folder: Path) -> dict[str, Any]:
         "versions": travel.versions,
         "as_of_version": travel.version,
         "as_of_records": travel.records,
+        "conflicts": conflicts,
+        "batches_verified": verified,
         "seconds": round(story.seconds, 1),
     }
 
@@ -185,6 +191,37 @@ def travel_in_time(story: Story, data: Path, records: Sequence[Flight]) -> TimeT
     story.tell(f"exactlog log read {directory.name} --as-of {earlier.number}")
     story.tell(f"{len(as_of):,} of its {len(records):,} records, the very ones that were there at {earlier.timestamp}")
     return TimeTravel(len(versions), earlier.number, len(as_of))
+
+
+def expect_versions(story: Story, broker: ServedBroker) -> int:
+    """Step 6: of two writers that expect the same version, one wins.
+
+    Raises:
+        DemoFailedError: both did, or none.
+    """
+    story.step("Two writers have seen version 0 of a table; one of them may write")
+    create_topic(broker, SEATS, partitions=1)
+    first, second = (append_expecting(broker.address, SEATS, 0, f"seat 1A: {who}") for who in ("Ada", "Grace"))
+    story.tell(f"exactlog produce {SEATS} --expect-version 0: Ada's is there, exit {first.returncode}")
+    story.tell(f"the same for Grace: exit {second.returncode}, {second.stderr.strip().splitlines()[0]}")
+    if (first.returncode, second.returncode) != (0, EXIT_CONFLICT):
+        raise DemoFailedError("of two writers with the same expectation exactly one must win")
+    return 1
+
+
+def verify(story: Story, data: Path, *, records: int) -> int:
+    """Step 7: an audit of every byte, every delta commit and every checkpoint, beside the running broker.
+
+    Raises:
+        DemoFailedError: something is damaged, or not all records are there.
+    """
+    story.step("An audit of the whole data directory, while the broker runs")
+    report = audit(data)
+    batches, found = (sum(table[what] for table in report["tables"]) for what in ("batches", "records"))
+    story.tell(f"exactlog log verify: {found:,} records in {batches:,} batches, {report['damage']} damaged")
+    if report["damage"] or found < records:
+        raise DemoFailedError("the audit does not find what was written")
+    return int(batches)
 
 
 def refuse_to_overwrite(keep: Path | None) -> None:

@@ -30,6 +30,22 @@ def read_as_of(directory: Path, version: int) -> list[Flight]:
     return [Flight(row["key"].encode() if row["key"] is not None else None, row["value"].encode()) for row in rows]
 
 
+def append_expecting(address: str, topic: str, version: int, value: str) -> subprocess.CompletedProcess[str]:
+    """An append that holds only while a version is the newest one."""
+    command = [str(EXACTLOG), "-b", address, "produce", topic, "--expect-version", str(version)]
+    return subprocess.run(command, input=f"{value}\n", capture_output=True, text=True, check=False)
+
+
+def audit(data: Path) -> dict[str, Any]:
+    """What `exactlog log verify` finds in a data directory, beside the broker."""
+    command = [str(EXACTLOG), "log", "verify", str(data), "--json"]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise DemoFailedError(f"{' '.join(command)} failed: {result.stdout.strip()} {result.stderr.strip()}")
+    report: dict[str, Any] = json.loads(result.stdout)
+    return report
+
+
 def _json_lines(*arguments: object) -> list[dict[str, Any]]:
     command = [str(EXACTLOG), "-o", "jsonl", *map(str, arguments)]
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

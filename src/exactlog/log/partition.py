@@ -71,7 +71,7 @@ class Partition:
     """A partition that is open, to be closed with `close` or by leaving its context. Any thread may use it.
 
     Every method raises `PartitionClosedError` after that. Those of a partition that was opened for writing raise
-    `PartitionStoppedError` once a failed sync, or an operation that was broken off, has left it unknown what is on disk.
+    `PartitionStoppedError` once a failed sync, or an operation broken off, has left it unknown what is on disk.
     """
 
     def __init__(self, directory: str, filesystem: Filesystem, claim: Claim | None) -> None:

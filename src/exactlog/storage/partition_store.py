@@ -10,6 +10,7 @@ from contextlib import suppress
 from uuid import UUID
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.deltalog.commit_format import FORMAT_VERSION, TableMetadata
@@ -91,6 +92,9 @@ class PartitionStore:
         self._settings = settings
         self._background = background
         self._mark_dirty = mark_dirty
+        self._replayed = metrics.counter(
+            "exactlog_recovery_versions_replayed_total", "Delta commits replayed when partitions were opened."
+        )
         self._conflicts = metrics.counter(
             "exactlog_delta_conflicts_total", "Appends refused since what they expected was no longer so."
         )
@@ -213,6 +217,7 @@ class PartitionStore:
                 hint="put the catalog back that belongs to this data directory",
             )
         _settle(self._filesystem, directory, log, settings, metadata, now_ms=self._clock.now_ms())
+        self._replayed.inc(log.replayed_versions)
         background = self._background.lane()
         checkpointer = Checkpointer(
             self._filesystem,
@@ -263,13 +268,15 @@ def _settle(
     mode_before = recorded_flush_mode(metadata)
     if not log.adopted and mode_before is settings.flush_mode:
         return
-    head = DeltaHead(log.table, settings)
     if mode_before is not FlushMode.COMMIT and settings.flush_mode is FlushMode.COMMIT:
         _sync_all(filesystem, directory, log)
     if log.adopted:
         for segment in {group.segment: None for group in log.adopted}:
             segment.sync()
         filesystem.sync_directory(directory)
+        # Under the epoch of its batches: it was another start that wrote them.
+        as_written = replace(settings, leader_epoch=max(log.adopted_leader_epoch, log.table.leader_epoch))
+        head = DeltaHead(log.table, as_written)
         _publish(filesystem, directory, log, head, log.adopted, data_crc=log.adopted_crc, now_ms=now_ms)
     if mode_before is not settings.flush_mode:
         changed = TableMetadata(
@@ -280,7 +287,7 @@ def _settle(
             format_version=metadata.format_version,
             config={**metadata.config, FLUSH_MODE_KEY: settings.flush_mode},
         )
-        change = TableChange(metadata=changed)
+        head, change = DeltaHead(log.table, settings), TableChange(metadata=changed)
         _publish(filesystem, directory, log, head, [], data_crc=0, now_ms=now_ms, change=change)
 
 
