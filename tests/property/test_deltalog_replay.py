@@ -26,7 +26,8 @@ def histories(draw: Any, *, versions_min: int = 1) -> History:
         history.leader_epoch += draw(st.sampled_from([0, 0, 0, 1]))
         operations = []
         changes = {}
-        match draw(st.sampled_from(["add", "add", "add", "configure", "trim", "remove", "remove and add"])):
+        kinds = ["add", "add", "add", "configure", "trim", "remove", "remove all", "remove and add", "everything"]
+        match draw(st.sampled_from(kinds)):
             case "trim" if history.log_start_offset < history.next_offset and history.segments:
                 history.log_start_offset = draw(st.integers(history.log_start_offset + 1, history.next_offset))
             case "configure":
@@ -34,9 +35,17 @@ def histories(draw: Any, *, versions_min: int = 1) -> History:
                 config = {"retention.ms": str(number)}
                 changes["metadata"] = msgspec.structs.replace(METADATA, config=config, unknown=unknown)
             case "remove" if history.segments:
-                operations = [history.remove_oldest()]
+                count = draw(st.integers(1, len(history.segments)))
+                operations = [history.remove_oldest() for _ in range(count)]
+            case "remove all":
+                operations = [history.remove_oldest() for _ in list(history.segments)]
+                operations.append(draw_add(draw, history, label=f"{number}-first"))
             case "remove and add" if history.segments:
                 operations = [history.remove_oldest(), draw_add(draw, history, label=f"{number}-r")]
+            case "everything" if len(history.segments) > 1:
+                operations = [history.remove_oldest(), draw_add(draw, history, label=f"{number}-e")]
+                history.log_start_offset = draw(st.integers(history.log_start_offset, history.next_offset))
+                changes["metadata"] = msgspec.structs.replace(METADATA, config={"retention.ms": f"{number}"})
             case _:
                 count = draw(st.integers(1, 4))
                 operations = [draw_add(draw, history, label=f"{number}-{index}") for index in range(count)]
@@ -90,6 +99,27 @@ def test_replay_gives_what_a_plain_account_of_the_versions_gives(history):
     } == {operation.origin_id: (version, operation.offset_start, operation.offset_end) for version, operation in adds}
     assert list(state.txn_ids) == [operation.txn_id for _, operation in adds if operation.txn_id is not UNSET]
     assert sum(operation.offset_end - operation.offset_start + 1 for _, operation in adds) == state.next_offset
+
+
+@given(histories())
+def test_leader_epochs_are_what_a_plain_account_of_the_records_gives(history):
+    """The cache kept entries past where the log had been cut off (KAFKA-10706): here it always fits the versions."""
+    epoch_of = {
+        offset: decoded.commit.leader_epoch
+        for decoded in history.commits
+        for operation in decoded.commit.operations
+        if operation.type == "add"
+        for offset in range(operation.offset_start, operation.offset_end + 1)
+    }
+    state = replayed(history.commits)
+
+    found = {entry.epoch: entry.start_offset for entry in state.leader_epochs}
+    kept = {offset: epoch for offset, epoch in epoch_of.items() if offset >= state.log_start_offset}
+    first_offsets = {epoch: min(offset for offset in kept if kept[offset] == epoch) for epoch in set(kept.values())}
+    newest = found.pop(state.leader_epoch)  # known even where it has written nothing, or nothing is left of it
+    assert newest == first_offsets.pop(state.leader_epoch, newest)
+    assert found == first_offsets
+    assert [entry.epoch for entry in state.leader_epochs] == sorted(found | {state.leader_epoch: newest})
 
 
 @given(histories())

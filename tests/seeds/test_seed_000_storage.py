@@ -156,7 +156,8 @@ def test_a_start_applies_the_remaining_commits_in_order(filled):
     filled.disk.open()
 
     read = filled.documents_read()
-    assert read[1:] == [f"{version:020d}.json" for version in range(21, VERSIONS + 1)]
+    assert read[:2] == [f"{20:020d}.checkpoint.json", f"{20:020d}.json"], "the two must be of one history"
+    assert read[2:] == [f"{version:020d}.json" for version in range(21, VERSIONS + 1)]
 
 
 def test_a_start_rebuilds_segments_origins_and_the_next_offset(filled):

@@ -32,7 +32,7 @@ from exactlog.core.deltalog.table_state import TableState
 from exactlog.core.deltalog.timestamps import parse_timestamp
 from exactlog.core.log.producer_state import ProducerStates
 from exactlog.core.model.errors import DamageError, DecodeError
-from exactlog.core.model.ids import DeltaVersion, Offset
+from exactlog.core.model.ids import DeltaVersion, LeaderEpoch, Offset
 from exactlog.core.record.batch_format import BatchHeader, crc_is_valid, iter_headers
 from exactlog.storage.delta_log_files import DamagedCheckpoint, DeltaLogFiles
 from exactlog.storage.fault_points import RECOVERY_AFTER_TRUNCATE, RECOVERY_BEFORE_TRUNCATE
@@ -65,6 +65,10 @@ class RecoveredLog(Struct):
     """The checkpoint it began from; None where everything was replayed."""
     removed_files: list[str] = msgspec.field(default_factory=list)
     """Segment files whose records have been removed from the table: they go once no checkpoint can need them."""
+    adopted_leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+    """That of the newest adopted batch: what the version that is made of them must say; -1 where there are none."""
+    replayed_versions: int = 0
+    """How many versions were replayed."""
 
 
 _RESTORE_HINT = "restore the file from a copy; the partition stays closed, since acknowledged records are missing"
@@ -201,6 +205,7 @@ class _Recovery:
         except DamageError as error:
             path = f"{self._delta_log.directory}/{print_commit_name(decoded.commit.version)}"
             raise DamageError(f"{error} ({path})", hint=_RESTORE_HINT) from error
+        self.log.replayed_versions += 1
         for segment_name, position, header in batches:
             self._apply(self._segment(segment_name, header), header, position)
         if any(operation.type == "remove" for operation in decoded.commit.operations):
@@ -387,6 +392,7 @@ class _Recovery:
             self._begin_segment(group.segment)
         for header, position, _ in group.batches:
             self._apply(group.segment, header, position)
+            self.log.adopted_leader_epoch = header.leader_epoch
         self.log.adopted.append(group)
         self.log.adopted_crc = group.data_crc(self.log.adopted_crc)
         group.buffers = []
