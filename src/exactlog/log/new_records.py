@@ -24,17 +24,14 @@ def copy_records(records: Iterable[RecordLike]) -> tuple[NewRecord, ...]:
     """The same records, of bytes that nobody else can change.
 
     Raises:
-        InvalidArgumentError: there is none, or one is not a record.
+        InvalidArgumentError: one is not a record.
     """
     if isinstance(records, bytes | bytearray | memoryview | str | Mapping | NewRecord):
         raise InvalidArgumentError(
             f"the records are a {type(records).__name__}, which is not a list of records",
             hint="put a single record into a list",
         )
-    copied = tuple(_copy_record(record, index) for index, record in enumerate(records))
-    if not copied:
-        raise InvalidArgumentError("there is nothing to append", hint="an append has at least one record")
-    return copied
+    return tuple(_copy_record(record, index) for index, record in enumerate(records))
 
 
 def build_stamped_batch(

@@ -209,6 +209,8 @@ class Partition:
         )
         _check_txn_id(txn_id)
         copied = copy_records(records)
+        if not copied:
+            raise InvalidArgumentError("there is nothing to append", hint="an append has at least one record")
         header, batch = build_stamped_batch(copied, writer.config, compression=compression, now_ms=writer.now_ms())
         terms = AppendTerms(
             expected_version=expected_version,
@@ -298,7 +300,7 @@ class Transaction:
         """Adds records to it; they are copied at once.
 
         Raises:
-            InvalidArgumentError: none, or one that is not a record.
+            InvalidArgumentError: one that is not a record.
             TransactionEndedError: it was committed or aborted before.
         """
         self._check_not_ended()

@@ -3,44 +3,42 @@
 The newest checkpoint that holds gives the table, the producers and the indexes up to its version; the delta commits
 behind it are replayed one by one, their bytes checked against `data_crc` and their batch headers replayed into producer
 state and indexes. What comes out equals a full replay from version 0, which is also what happens without a checkpoint.
+What cannot be made equal is refused: the error names the partition, the version, the file and what to do.
 
-Bytes behind the last version are cut off: nobody was told of them. Bytes that a version names and that are not there
-are damage, and the partition is refused, naming what is missing. In flush modes `interval` and `none` a power cut may
-have taken unsynced pages, so there trailing versions without their bytes are dropped and valid batches behind the last
-version are adopted as a version of their own, each with a warning.
+Bytes behind the last version are cut off: nobody was told of them. In flush modes `interval` and `none` a power cut may
+have taken pages and names that were not synced. There, trailing versions whose document or bytes it may have taken are
+dropped, and valid batches behind the last version are adopted as a version of their own, each with a warning; what it
+cannot have done is refused there, too.
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import crc32c
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
-from exactlog.core.deltalog.canonical_json import print_crc
 from exactlog.core.deltalog.checkpoint_format import Checkpoint
 from exactlog.core.deltalog.checkpoint_policy import LastCheckpoint
-from exactlog.core.deltalog.commit_format import DecodedCommit, DeltaCommit, decode_commit
-from exactlog.core.deltalog.log_path import (
-    SegmentFileKind,
-    is_temporary_name,
-    parse_segment_file_name,
-    print_commit_name,
-    print_temporary_name,
-)
+from exactlog.core.deltalog.commit_format import DecodedCommit, decode_commit
+from exactlog.core.deltalog.log_path import print_commit_name, print_temporary_name
 from exactlog.core.deltalog.table_state import TableState
 from exactlog.core.deltalog.timestamps import parse_timestamp
 from exactlog.core.log.producer_state import ProducerStates
-from exactlog.core.model.errors import DamageError, DecodeError
+from exactlog.core.model.errors import DamageError
 from exactlog.core.model.ids import DeltaVersion, LeaderEpoch, Offset
-from exactlog.core.record.batch_format import BatchHeader, crc_is_valid, iter_headers
-from exactlog.storage.delta_log_files import DamagedCheckpoint, DeltaLogFiles
+from exactlog.core.record.batch_format import BatchHeader
+from exactlog.storage.checkpoint_choice import choose_checkpoint
+from exactlog.storage.delta_log_files import DeltaLogFiles
 from exactlog.storage.fault_points import RECOVERY_AFTER_TRUNCATE, RECOVERY_BEFORE_TRUNCATE
 from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.group import Group
+from exactlog.storage.leftovers import remove_temporary, sweep_leftovers
+from exactlog.storage.partition_history import RESTORE_BYTES, RESTORE_DOCUMENT, PartitionHistory
 from exactlog.storage.producer_entries import producers_of
 from exactlog.storage.segment import Segment, SegmentFiles
 from exactlog.storage.settings import FlushMode, recorded_flush_mode
+from exactlog.storage.version_bytes import PlacedBatch, UnusableBytesError, check_added_bytes, find_valid_tail
 from exactlog.storage.whole_files import publish_new
 
 _logger = logging.getLogger(__name__)
@@ -61,29 +59,16 @@ class RecoveredLog(Struct):
     adopted_crc: int
     delta_log: DeltaLogFiles
     """The names in its `_delta_log`, as recovery leaves them."""
+    adopted_leader_epoch: LeaderEpoch = LeaderEpoch(-1)
+    """That of the newest adopted batch, which the version that is made of them must have; -1 where there are none."""
     checkpoint_version: DeltaVersion | None = None
     """The checkpoint it began from; None where everything was replayed."""
     removed_files: list[str] = msgspec.field(default_factory=list)
     """Segment files whose records have been removed from the table: they go once no checkpoint can need them."""
-    adopted_leader_epoch: LeaderEpoch = LeaderEpoch(-1)
-    """That of the newest adopted batch: what the version that is made of them must say; -1 where there are none."""
     replayed_versions: int = 0
     """How many versions were replayed."""
-
-
-_RESTORE_HINT = "restore the file from a copy; the partition stays closed, since acknowledged records are missing"
-
-
-class _UnusableError(Exception):
-    """The bytes of a version are not what its document says.
-
-    Attributes:
-        segments: the names of the segments that the version adds to.
-    """
-
-    def __init__(self, reason: str, commit: DeltaCommit) -> None:
-        super().__init__(reason)
-        self.segments = {operation.segment for operation in commit.operations}
+    replayed_bytes: int = 0
+    """How many bytes of records these added: all of them were read."""
 
 
 def recover(
@@ -100,26 +85,33 @@ def recover(
         DamageError: the partition cannot be opened without losing what was acknowledged.
         OSError: a file could not be read or written.
     """
-    recovery = _Recovery(filesystem, files, directory, name, trusts_page_cache=trusts_page_cache)
-    recovery.start_from_checkpoint()
-    recovery.replay_commits()
-    recovery.finish_publications()
-    recovery.adopt_tail()
-    recovery.cut_off()
+    try:
+        history = PartitionHistory(filesystem, directory, name=name)
+        recovery = _Recovery(filesystem, files, history)
+        checkpoint = choose_checkpoint(history, files, trusts_page_cache=trusts_page_cache)
+        if checkpoint is not None:
+            recovery.start_from(checkpoint)
+        recovery.replay_commits()
+        recovery.finish_publications()
+        recovery.adopt_tail()
+        recovery.cut_off()
+    except DamageError as error:
+        if str(error).startswith(f"{name}: ") and error.hint:
+            raise
+        hint = error.hint or f"look what is wrong with `exactlog log verify {directory}`"
+        raise DamageError(f"{name}: {error}", hint=hint) from error
     return recovery.log
 
 
 class _Recovery:
-    def __init__(
-        self, filesystem: Filesystem, files: SegmentFiles, directory: str, name: str, *, trusts_page_cache: bool
-    ) -> None:
+    def __init__(self, filesystem: Filesystem, files: SegmentFiles, history: PartitionHistory) -> None:
         self._filesystem = filesystem
-        self._trusts_page_cache = trusts_page_cache
         self._files = files
-        self._directory = directory
-        self._name = name
-        self._delta_log = DeltaLogFiles(filesystem, directory)
-        self.log = RecoveredLog(TableState(table=name), ProducerStates(), [], None, 0, [], 0, self._delta_log)
+        self._history = history
+        self._directory = history.directory
+        self._name = history.name
+        self._delta_log = history.delta_log
+        self.log = RecoveredLog(TableState(table=history.name), ProducerStates(), [], None, 0, [], 0, history.delta_log)
 
     @property
     def _is_lenient(self) -> bool:
@@ -127,33 +119,18 @@ class _Recovery:
         metadata = self.log.table.metadata
         return metadata is not None and recorded_flush_mode(metadata) is not FlushMode.COMMIT
 
-    def start_from_checkpoint(self) -> None:
-        """Takes up the newest checkpoint that holds; without one, everything is replayed from version 0."""
-        for found in self._delta_log.checkpoints():
-            if isinstance(found, DamagedCheckpoint):
-                _logger.warning("%s: checkpoint %d is passed over: %s", self._name, found.version, found.reason)
-                continue
-            if not self._is_of_this_history(found):
-                _logger.warning("%s: checkpoint %d is passed over: it is of another history", self._name, found.version)
-                continue
-            is_synced = recorded_flush_mode(found.metadata) is FlushMode.COMMIT
-            missing = self._missing_bytes(found)
-            if missing is None and not is_synced and not self._trusts_page_cache:
-                missing = self._find_torn_batch(found)
-            if missing is None:
-                self._take_up(found)
-                return
-            if is_synced:
-                raise DamageError(
-                    f"{self._name}: {missing}, as version {found.version} says",
-                    hint="restore the segment from a copy; the partition stays closed",
-                )
-            _logger.warning("%s: checkpoint %d is passed over: %s", self._name, found.version, missing)
-        if DeltaVersion(0) not in self._delta_log.versions:
-            raise DamageError(
-                f"{self._name}: no checkpoint can be used and version 0 is no longer there to replay from",
-                hint=f"restore a checkpoint of {self._delta_log.directory} from a copy",
-            )
+    def start_from(self, checkpoint: Checkpoint) -> None:
+        """Takes up a checkpoint."""
+        self.log.table = TableState.from_checkpoint(checkpoint, table=self._name)
+        self.log.producers = producers_of(checkpoint)
+        self.log.segments = [self._files.attach(self._directory, entry) for entry in checkpoint.segments]
+        self.log.checkpoint_version = checkpoint.version
+        self.log.last_checkpoint = LastCheckpoint(
+            written_ms=parse_timestamp(checkpoint.timestamp),
+            size_bytes=self._delta_log.checkpoint_size(checkpoint.version),
+        )
+
+    # --- versions -----------------------------------------------------------------------------------------------
 
     def replay_commits(self) -> None:
         """Replays the delta commits behind the checkpoint, their bytes and batches checked."""
@@ -161,9 +138,14 @@ class _Recovery:
         while version <= newest:
             try:
                 decoded, size = self._delta_log.read_commit(version)
-                batches = self._check_bytes(decoded)
-            except (_UnusableError, DamageError) as error:
-                self._drop_or_refuse(version, error)
+            except DamageError as error:
+                self._meet_damaged_document(version, error)
+                return
+            self._check_history(decoded)
+            try:
+                batches = check_added_bytes(self._files, self._directory, decoded.commit)
+            except UnusableBytesError as error:
+                self._meet_unusable_bytes(version, error)
                 return
             self._take_in(decoded, batches)
             self.log.commit_bytes_since_checkpoint += size
@@ -183,34 +165,71 @@ class _Recovery:
             document = self._filesystem.read_file(aside)
             try:
                 decoded = decode_commit(document, path_hint=f"{self._delta_log.directory}/{name}")
-                batches = self._check_bytes(decoded)
-                self._take_in(decoded, batches)
-            except (_UnusableError, DamageError) as error:
+                self.log.table.check_follows(decoded.commit)
+                batches = check_added_bytes(self._files, self._directory, decoded.commit)
+            except (UnusableBytesError, DamageError) as error:
                 _logger.warning("%s: version %d had no name yet and is dropped: %s", self._name, version, error)
                 return
+            self._take_in(decoded, batches)
             publish_new(self._filesystem, self._delta_log.directory, name, document, durable=False)
             self._delta_log.temporary_names.remove(print_temporary_name(name))
             _logger.warning("%s: version %d had no name yet and gets it now", self._name, version)
             self.log.commit_bytes_since_checkpoint += len(document)
             version = DeltaVersion(version + 1)
 
-    def _take_in(self, decoded: DecodedCommit, batches: Sequence[tuple[str, int, BatchHeader]]) -> None:
-        """One more version, its bytes checked.
+    def _check_history(self, decoded: DecodedCommit) -> None:
+        commit = decoded.commit
+        try:
+            self.log.table.check_follows(commit)
+        except DamageError as error:
+            raise self._history.broken_history(commit.version, error) from error
+        misfit = None if commit.metadata is UNSET else self._history.find_misfit(commit.metadata)
+        if misfit is not None:
+            path = self._history.path_of(commit.version)
+            raise self._history.refusal(commit.version, f"{path}: {misfit}", hint=RESTORE_DOCUMENT)
 
-        Raises:
-            DamageError: it does not follow from the version before it.
-        """
+    def _take_in(self, decoded: DecodedCommit, batches: Sequence[PlacedBatch]) -> None:
+        """One more version, its bytes checked."""
+        commit = decoded.commit
         try:
             self.log.table.replay(decoded)
         except DamageError as error:
-            path = f"{self._delta_log.directory}/{print_commit_name(decoded.commit.version)}"
-            raise DamageError(f"{error} ({path})", hint=_RESTORE_HINT) from error
+            raise self._history.broken_history(commit.version, error) from error
+        removed = {operation.segment for operation in commit.operations if operation.type == "remove"}
+        if removed:
+            self.log.segments = [segment for segment in self.log.segments if segment.name not in removed]
+        for batch in batches:
+            if batch.segment not in removed:
+                self._segment_of(batch).on_appended(batch.header, batch.position)
+            self._follow_producer(batch.header)
         self.log.replayed_versions += 1
-        for segment_name, position, header in batches:
-            self._apply(self._segment(segment_name, header), header, position)
-        if any(operation.type == "remove" for operation in decoded.commit.operations):
-            kept = {segment.name for segment in self.log.table.segments}
-            self.log.segments = [segment for segment in self.log.segments if segment.name in kept]
+        self.log.replayed_bytes += sum(batch.header.size_bytes for batch in batches)
+
+    def _meet_damaged_document(self, version: DeltaVersion, error: DamageError) -> None:
+        if not self._is_lenient or not self._history.may_be_lost(version):
+            raise self._history.refusal(version, str(error), hint=error.hint or RESTORE_DOCUMENT) from error
+        self._drop_from(version, str(error))
+
+    def _meet_unusable_bytes(self, version: DeltaVersion, error: UnusableBytesError) -> None:
+        removals = {} if error.missing_segment is None else self._history.find_removals(version)
+        removed_by = removals.get(error.missing_segment or "")
+        if removed_by is not None:
+            raise self._history.removed_bytes(version, str(error), removed_by=removed_by) from error
+        if not self._is_lenient:
+            raise self._history.refusal(version, str(error), hint=RESTORE_BYTES) from error
+        self._drop_from(version, str(error))
+
+    def _drop_from(self, version: DeltaVersion, reason: str) -> None:
+        """Drops trailing versions, unless those before them need a segment that one of these had removed."""
+        for segment in self.log.segments:
+            if not self._filesystem.exists(segment.path):
+                removed_by = self._history.find_removals(version)[segment.name]
+                raise self._history.removed_bytes(version, f"{segment.path} is missing", removed_by=removed_by)
+        newest = self._delta_log.newest_version
+        _logger.warning("%s: versions %d to %d are dropped: %s", self._name, version, newest, reason)
+        self._delta_log.remove_from(version)
+
+    # --- what is behind the last version ------------------------------------------------------------------------
 
     def adopt_tail(self) -> None:
         """In `interval` and `none`: takes in the batches behind the last version whose document was still to come."""
@@ -221,159 +240,61 @@ class _Recovery:
             self.log.segments[-1] if self.log.segments else self._files.new(self._directory, base_offset=next_offset)
         )
         while self._filesystem.exists(segment.path):
-            tail = segment.read_file(segment.size)
-            group = Group(segment, position=segment.size, base_offset=next_offset)
-            for position, header in _valid_batches(tail, next_offset):
-                group.add(header, memoryview(tail)[position : position + header.size_bytes], None)
-            if group.size:
-                self._adopt(group)
-                next_offset = Offset(group.end_offset)
+            group = self._adopt(segment, next_offset)
+            next_offset = Offset(group.end_offset)
             following = self._files.new(self._directory, base_offset=next_offset)
-            if group.size < len(tail) or following.name == segment.name:
+            if segment.size < self._filesystem.file_size(segment.path) or following.name == segment.name:
                 break
             segment = following
         if self.log.adopted:
             first, last = self.log.adopted[0].base_offset, self.log.adopted[-1].end_offset - 1
             _logger.warning("%s: offsets %d to %d had no delta version yet and get one now", self._name, first, last)
 
+    def _adopt(self, segment: Segment, next_offset: Offset) -> Group:
+        """Takes in the valid batches behind the end of a segment: a group, which is empty where there are none."""
+        group = Group(segment, position=segment.size, base_offset=next_offset)
+        leader_epoch = max(self.log.table.leader_epoch, self.log.adopted_leader_epoch)
+        file = self._files.open(segment.path)
+        for found in find_valid_tail(file, segment.size, next_offset=next_offset, leader_epoch=leader_epoch):
+            if group.size == group.position == 0:
+                self._begin_segment(segment)
+            group.add(found.header, found.content, None)
+            group.buffers.clear()  # they are on the disk
+            segment.on_appended(found.header, found.position)
+            self._follow_producer(found.header)
+            self.log.adopted_crc = crc32c.crc32c(found.content, self.log.adopted_crc)
+            self.log.adopted_leader_epoch = found.header.leader_epoch
+        if group.size:
+            self.log.adopted.append(group)
+        return group
+
     def cut_off(self) -> None:
         """Removes what is behind the end: torn or unacknowledged bytes, segments of no version, temporary files."""
-        known = {segment.name for segment in self.log.segments}
-        end = self.log.segments[-1].next_offset if self.log.segments else self.log.table.next_offset
-        for name in self._filesystem.list_names(self._directory):
-            path = f"{self._directory}/{name}"
-            parsed = parse_segment_file_name(name)
-            if is_temporary_name(name) or (parsed is not None and parsed.base >= end and name not in known):
-                self._files.forget(path)
-                self._filesystem.remove(path)
-            elif parsed is not None and parsed.kind is SegmentFileKind.LOG and name not in known:
-                self.log.removed_files.append(name)
+        segments = self.log.segments
+        self.log.removed_files = sweep_leftovers(
+            self._files,
+            self._directory,
+            segments=[segment.name for segment in segments],
+            end_offset=segments[-1].next_offset if segments else self.log.table.next_offset,
+        )
         for name in self._delta_log.temporary_names:
-            self._filesystem.remove(f"{self._delta_log.directory}/{name}")
-        if self.log.segments:
-            active = self.log.segments[-1]
-            surplus = self._filesystem.file_size(active.path) - active.size
-            if surplus > 0:
-                _logger.warning("%s: %d bytes of no delta version are cut off %s", self._name, surplus, active.name)
-                RECOVERY_BEFORE_TRUNCATE.reach()
-                active.truncate_file()
-                RECOVERY_AFTER_TRUNCATE.reach()
+            remove_temporary(self._filesystem, f"{self._delta_log.directory}/{name}")
+        if not segments:
+            return
+        active = segments[-1]
+        surplus = self._filesystem.file_size(active.path) - active.size
+        if surplus > 0:
+            _logger.warning("%s: %d bytes of no delta version are cut off %s", self._name, surplus, active.name)
+            RECOVERY_BEFORE_TRUNCATE.reach()
+            active.truncate_file()
+            RECOVERY_AFTER_TRUNCATE.reach()
 
-    def _take_up(self, checkpoint: Checkpoint) -> None:
-        self.log.table = TableState.from_checkpoint(checkpoint, table=self._name)
-        self.log.producers = producers_of(checkpoint)
-        self.log.segments = [self._files.attach(self._directory, entry) for entry in checkpoint.segments]
-        self.log.checkpoint_version = checkpoint.version
-        self.log.last_checkpoint = LastCheckpoint(
-            written_ms=parse_timestamp(checkpoint.timestamp),
-            size_bytes=self._delta_log.checkpoint_size(checkpoint.version),
-        )
+    # --- one batch ----------------------------------------------------------------------------------------------
 
-    def _is_of_this_history(self, checkpoint: Checkpoint) -> bool:
-        """Whether the commit of the checkpoint's version, if it is still there and good, has the same chain."""
-        if checkpoint.version not in self._delta_log.versions:
-            return True
-        try:
-            decoded, _ = self._delta_log.read_commit(checkpoint.version)
-        except DamageError:
-            return True  # the checkpoint stands in for it
-        return decoded.chain_crc == checkpoint.chain_crc
-
-    def _missing_bytes(self, checkpoint: Checkpoint) -> str | None:
-        for entry in checkpoint.segments:
-            path = f"{self._directory}/{entry.name}"
-            size = self._filesystem.file_size(path) if self._filesystem.exists(path) else 0
-            if size < entry.size:
-                return f"{path} has {size} bytes of {entry.size}"
-        return None
-
-    def _find_torn_batch(self, checkpoint: Checkpoint) -> str | None:
-        """The first batch that a checkpoint counts and that is not what was written."""
-        for entry in checkpoint.segments:
-            segment = self._files.attach(self._directory, entry)
-            try:
-                for position, header in segment.headers_from(0):
-                    if not crc_is_valid(segment.read_batch(position, header)):
-                        return f"{segment.path}: the batch at byte {position} does not match its checksum"
-            except DamageError as error:
-                return str(error)
-        return None
-
-    def _check_bytes(self, decoded: DecodedCommit) -> list[tuple[str, int, BatchHeader]]:
-        """The batches of a version, with the names of their segments and their positions.
-
-        Raises:
-            _UnusableError: they are not there, or not what was committed.
-        """
-        commit = decoded.commit
-        crc = 0
-        batches = []
-        for operation in commit.operations:
-            if operation.type != "add":
-                continue
-            path = f"{self._directory}/{operation.segment}"
-            where = f"{path}, bytes {operation.position} to {operation.position + operation.size}"
-            try:
-                content = self._files.read(path, size=operation.size, position=operation.position)
-            except FileNotFoundError:
-                raise _UnusableError(f"{path} is missing", commit) from None
-            if len(content) < operation.size:
-                raise _UnusableError(f"{where}: only {len(content)} bytes are there", commit)
-            crc = crc32c.crc32c(content, crc)
-            next_offset: int = operation.offset_start
-            try:
-                for position, header in iter_headers(content):
-                    if header.base_offset != next_offset:
-                        raise _UnusableError(
-                            f"{where}: a batch has offset {header.base_offset}, not {next_offset}", commit
-                        )
-                    next_offset = header.next_offset
-                    batches.append((operation.segment, operation.position + position, header))
-            except DecodeError as error:
-                raise _UnusableError(f"{where}: {error}", commit) from error
-            if next_offset != operation.offset_end + 1:
-                raise _UnusableError(
-                    f"{where}: the batches end before offset {next_offset}, not {operation.offset_end}", commit
-                )
-        if print_crc(crc) != commit.data_crc:
-            where = ", ".join(f"{self._directory}/{operation.segment}" for operation in commit.operations)
-            raise _UnusableError(
-                f"its bytes in {where} have CRC {print_crc(crc)}, the delta commit says {commit.data_crc}", commit
-            )
-        return batches
-
-    def _drop_or_refuse(self, version: DeltaVersion, error: "_UnusableError | DamageError") -> None:
-        removal = self._find_removal(version, error.segments) if isinstance(error, _UnusableError) else None
-        if removal is not None:
-            raise self._refusal(
-                version,
-                f"{error}, since version {removal} removed its records",
-                hint=f"restore a checkpoint of {self._delta_log.directory} from a copy: what the removed records said "
-                "of their producers cannot be found again without them",
-            )
-        if not self._is_lenient:
-            raise self._refusal(version, str(error), hint=getattr(error, "hint", "") or _RESTORE_HINT) from error
-        _logger.warning(
-            "%s: versions %d to %d are dropped: %s", self._name, version, self._delta_log.newest_version, error
-        )
-        self._delta_log.remove_from(version)
-
-    def _refusal(self, version: DeltaVersion, reason: str, *, hint: str) -> DamageError:
-        return DamageError(f"{self._name}: delta version {version}: {reason}", hint=hint)
-
-    def _find_removal(self, version: DeltaVersion, segments: Collection[str]) -> DeltaVersion | None:
-        """The version behind another that removed one of these segments, as far as they can be read."""
-        try:
-            for decoded in self._delta_log.commits_after(version):
-                if any(op.type == "remove" and op.segment in segments for op in decoded.commit.operations):
-                    return decoded.commit.version
-        except DamageError:
-            pass  # those from there on are refused or dropped as well
-        return None
-
-    def _segment(self, name: str, header: BatchHeader) -> Segment:
-        if not self.log.segments or self.log.segments[-1].name != name:
-            self._begin_segment(self._files.named(self._directory, name, base_offset=header.base_offset))
+    def _segment_of(self, batch: PlacedBatch) -> Segment:
+        if not self.log.segments or self.log.segments[-1].name != batch.segment:
+            base_offset = batch.header.base_offset
+            self._begin_segment(self._files.named(self._directory, batch.segment, base_offset=base_offset))
         return self.log.segments[-1]
 
     def _begin_segment(self, segment: Segment) -> None:
@@ -382,31 +303,6 @@ class _Recovery:
             self.log.segments[-1].seal_now()
         self.log.segments.append(segment)
 
-    def _apply(self, segment: Segment, header: BatchHeader, position: int) -> None:
-        segment.on_appended(header, position)
+    def _follow_producer(self, header: BatchHeader) -> None:
         if not header.is_control:
             self.log.producers.replay(header)
-
-    def _adopt(self, group: Group) -> None:
-        if group.is_new_segment:
-            self._begin_segment(group.segment)
-        for header, position, _ in group.batches:
-            self._apply(group.segment, header, position)
-            self.log.adopted_leader_epoch = header.leader_epoch
-        self.log.adopted.append(group)
-        self.log.adopted_crc = group.data_crc(self.log.adopted_crc)
-        group.buffers = []
-
-
-def _valid_batches(tail: bytes, next_offset: int) -> Sequence[tuple[int, BatchHeader]]:
-    """The batches at the start of `tail` that are whole, have their CRC and follow each other."""
-    found = []
-    try:
-        for position, header in iter_headers(tail, may_be_cut=True):
-            if header.base_offset != next_offset or header.record_count <= 0 or not crc_is_valid(tail, position):
-                break
-            found.append((position, header))
-            next_offset = header.next_offset
-    except DecodeError:
-        pass  # the first bytes that are no batch end the log: what a crash tore
-    return found

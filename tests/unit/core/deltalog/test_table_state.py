@@ -162,6 +162,17 @@ def test_a_table_whose_segments_are_all_removed_goes_on_at_its_next_offset():
     assert state.log_start_offset == 3
 
 
+def test_several_segments_may_go_at_once_and_the_table_goes_on_in_the_same_version():
+    history = history_of(versions=2)
+    history.commit(history.add(new_segment=True), history.add(new_segment=True))
+    history.commit(*(history.remove_oldest() for _ in range(3)), history.add(records=2))
+
+    state = replayed(history.commits)
+
+    assert state.segments == [TableSegment(name="00000000000000000004.log", base=4, next_offset=6, size=100)]
+    assert (state.log_start_offset, state.next_offset) == (4, 6)
+
+
 def test_the_log_start_can_move_into_a_segment():
     history = history_of(versions=5)
     history.log_start_offset = 4
@@ -285,6 +296,15 @@ def test_an_add_to_a_sealed_segment_is_damage():
     operation = msgspec.structs.replace(history.add(), segment="00000000000000000000.log", position=200)
 
     assert "is not the active segment" in refused(history, operation)
+
+
+@pytest.mark.parametrize("position", [0, 1, 200])
+def test_an_add_to_a_segment_that_was_removed_is_damage(position):
+    history = history_of(versions=2)
+    history.commit(history.remove_oldest())
+    operation = msgspec.structs.replace(history.add(), segment="00000000000000000000.log", position=position)
+
+    assert "must begin a new one: at byte 0 and named after its first offset 2" in refused(history, operation)
 
 
 def test_the_same_id_added_twice_is_damage():

@@ -1,0 +1,158 @@
+"""The bytes of segments as recovery looks at them: whole batch by whole batch, a bounded read at a time."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import crc32c
+
+from exactlog.core.deltalog.canonical_json import print_crc
+from exactlog.core.deltalog.commit_format import DeltaCommit, Operation
+from exactlog.core.model.errors import DecodeError
+from exactlog.core.record.batch_format import BATCH_OVERHEAD, BatchHeader, crc_is_valid, decode_header
+from exactlog.storage.filesystem import File
+from exactlog.storage.segment import SegmentFiles
+
+_WINDOW_BYTES: Final = 1024 * 1024
+
+
+class UnusableBytesError(Exception):
+    """The bytes of a version are not there, or not what its delta commit says.
+
+    Attributes:
+        missing_segment: the segment whose file is not there at all; None where it is.
+    """
+
+    def __init__(self, message: str, *, missing_segment: str | None = None) -> None:
+        super().__init__(message)
+        self.missing_segment = missing_segment
+
+
+class FoundBatch(NamedTuple):
+    """A batch in a file; the content is valid until the next one is asked for."""
+
+    position: int
+    header: BatchHeader
+    content: memoryview
+
+
+class PlacedBatch(NamedTuple):
+    """A batch that a version adds: in which segment, and where."""
+
+    segment: str
+    position: int
+    header: BatchHeader
+
+
+def walk_batches(file: File, start: int, end: int) -> Iterator[FoundBatch]:
+    """The batches between two positions of a file; ends before one that is not whole.
+
+    Raises:
+        DecodeError: something else is there.
+    """
+    window, window_start, position = memoryview(b""), start, start
+    while end - position >= BATCH_OVERHEAD:
+        if position + BATCH_OVERHEAD > window_start + len(window):
+            window, window_start = _read(file, position, min(_WINDOW_BYTES, end - position)), position
+        header = decode_header(window, position - window_start)
+        following = position + header.size_bytes
+        if following > end:
+            return
+        if following > window_start + len(window):
+            size = min(max(_WINDOW_BYTES, header.size_bytes), end - position)
+            window, window_start = _read(file, position, size), position
+        yield FoundBatch(position, header, window[position - window_start : following - window_start])
+        position = following
+
+
+def find_valid_tail(file: File, start: int, *, next_offset: int, leader_epoch: int) -> Iterator[FoundBatch]:
+    """The batches behind a position that are whole, have their CRC, and follow each other and what is before them."""
+    try:
+        for found in walk_batches(file, start, file.size()):
+            header = found.header
+            is_next = header.base_offset == next_offset and header.leader_epoch >= leader_epoch
+            if not is_next or header.record_count <= 0 or not crc_is_valid(found.content):
+                return
+            yield found
+            next_offset, leader_epoch = header.next_offset, header.leader_epoch
+    except DecodeError:
+        return  # the first bytes that are no batch end the log: what a crash tore
+
+
+def find_torn_batch(file: File, size: int) -> str | None:
+    """What is wrong with the first batch, within so many bytes, that is not whole or not what was written."""
+    position = 0
+    try:
+        for found in walk_batches(file, 0, size):
+            if not crc_is_valid(found.content):
+                return f"the batch at byte {found.position} does not match its checksum"
+            position = found.position + found.header.size_bytes
+    except DecodeError as error:
+        return f"behind byte {position}: {error}"
+    return None if position == size else f"the batch at byte {position} is not whole"
+
+
+def check_added_bytes(files: SegmentFiles, directory: str, commit: DeltaCommit) -> list[PlacedBatch]:
+    """The batches of a version, which are all there and as they were committed.
+
+    Raises:
+        UnusableBytesError: they are not; says in which file.
+    """
+    adds = [operation for operation in commit.operations if operation.type == "add"]
+    crc, placed = 0, list[PlacedBatch]()
+    for add in adds:
+        next_offset: int = add.offset_start
+        for found in _batches_of(files, directory, add):
+            crc = crc32c.crc32c(found.content, crc)
+            next_offset = found.header.next_offset
+            placed.append(PlacedBatch(add.segment, found.position, found.header))
+        if next_offset != add.offset_end + 1:
+            raise UnusableBytesError(
+                f"{_where(directory, add)}: the batches end before offset {next_offset}, not with {add.offset_end}"
+            )
+    if print_crc(crc) != commit.data_crc:
+        raise UnusableBytesError(
+            f"{', '.join(_where(directory, add) for add in adds)}: they have CRC {print_crc(crc)}, "
+            f"the delta commit says {commit.data_crc}"
+        )
+    return placed
+
+
+def _batches_of(files: SegmentFiles, directory: str, add: Operation) -> Iterator[FoundBatch]:
+    """The batches of one add, which fill it and follow each other."""
+    path = f"{directory}/{add.segment}"
+    try:
+        file = files.open(path)
+    except FileNotFoundError:
+        raise UnusableBytesError(f"{path} is missing", missing_segment=add.segment) from None
+    size = max(0, min(add.size, file.size() - add.position))
+    if size < add.size:
+        raise UnusableBytesError(f"{_where(directory, add)}: only {size} bytes are there")
+    position, next_offset = add.position, add.offset_start
+    try:
+        for found in walk_batches(file, position, position + size):
+            if found.header.base_offset != next_offset:
+                raise UnusableBytesError(
+                    f"{_where(directory, add)}: a batch has offset {found.header.base_offset}, not {next_offset}"
+                )
+            yield found
+            position, next_offset = found.position + found.header.size_bytes, found.header.next_offset
+    except DecodeError as error:
+        raise UnusableBytesError(f"{_where(directory, add)}: {error}") from error
+    if position != add.position + size:
+        raise UnusableBytesError(f"{_where(directory, add)}: the batch at byte {position} is not whole")
+
+
+def _read(file: File, position: int, size: int) -> memoryview:
+    """Bytes that are there: whoever asks has looked at the size.
+
+    Raises:
+        DecodeError: they have gone since.
+    """
+    content = file.read_at(size, position)
+    if len(content) < size:
+        raise DecodeError(f"only {len(content)} of {size} bytes could be read at byte {position}")
+    return memoryview(content)
+
+
+def _where(directory: str, add: Operation) -> str:
+    return f"{directory}/{add.segment}, bytes {add.position} to {add.position + add.size}"
