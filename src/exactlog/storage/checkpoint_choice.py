@@ -74,7 +74,7 @@ def _find_missing_bytes(
                 return f"{path} is missing"
         elif (size := files.filesystem.file_size(path)) < entry.size:
             return f"{path} has {size} bytes of {entry.size}"
-        elif not is_trusted and (torn := find_torn_batch(files.open(path), entry.size)) is not None:
+        elif not is_trusted and (torn := find_torn_batch(files.open(path), entry)) is not None:
             return f"{path}: {torn}"
     return None
 

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import crc32c
 
 from exactlog.core.deltalog.canonical_json import print_crc
+from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.commit_format import DeltaCommit, Operation
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.record.batch_format import BATCH_OVERHEAD, BatchHeader, crc_is_valid, decode_header
@@ -78,17 +79,26 @@ def find_valid_tail(file: File, start: int, *, next_offset: int, leader_epoch: i
         return  # the first bytes that are no batch end the log: what a crash tore
 
 
-def find_torn_batch(file: File, size: int) -> str | None:
-    """What is wrong with the first batch, within so many bytes, that is not whole or not what was written."""
-    position = 0
+def find_torn_batch(file: File, segment: SegmentEntry) -> str | None:
+    """What is wrong with the first batch of a segment that is not whole or not what was written.
+
+    A batch's CRC does not cover its offset and its leader epoch; those follow from the batches around it.
+    """
+    position, next_offset, leader_epoch = 0, segment.base, -1
     try:
-        for found in walk_batches(file, 0, size):
+        for found in walk_batches(file, 0, segment.size):
+            header = found.header
             if not crc_is_valid(found.content):
-                return f"the batch at byte {found.position} does not match its checksum"
-            position = found.position + found.header.size_bytes
+                return f"the batch at byte {position} does not match its checksum"
+            if not next_offset <= header.base_offset < header.next_offset <= segment.next_offset:
+                return f"the batch at byte {position} has offsets {header.base_offset} to {header.last_offset}"
+            if header.leader_epoch < leader_epoch:
+                return f"the batch at byte {position} is of leader epoch {header.leader_epoch}, behind {leader_epoch}"
+            position += header.size_bytes
+            next_offset, leader_epoch = header.next_offset, header.leader_epoch
     except DecodeError as error:
         return f"behind byte {position}: {error}"
-    return None if position == size else f"the batch at byte {position} is not whole"
+    return None if position == segment.size else f"the batch at byte {position} is not whole"
 
 
 def check_added_bytes(files: SegmentFiles, directory: str, commit: DeltaCommit) -> list[PlacedBatch]:
