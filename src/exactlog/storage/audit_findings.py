@@ -209,7 +209,11 @@ MEANINGS: Final[dict[Kind, Meaning]] = {
         "the operating system refuses it, and would refuse it to a broker",
         "find out why: permissions, or a disk that fails",
     ),
-    Kind.CATALOG_MISSING: Meaning(Severity.DAMAGE, "a broker that starts here knows no topic", _RESTORE),
+    Kind.CATALOG_MISSING: Meaning(
+        Severity.NOTE,
+        "a broker that starts here knows no topic; where none ever did, there never was one",
+        "if a broker has served this directory, restore the file from a copy",
+    ),
     Kind.CATALOG_DAMAGED: Meaning(Severity.DAMAGE, "no broker can start here", _RESTORE),
     Kind.CATALOG_UNFINISHED: Meaning(
         Severity.NOTE,

@@ -278,7 +278,7 @@ def test_without_syncs_leftovers_are_left_to_the_next_start(flush_mode):
 
 
 def test_damage_beside_the_partitions_remains(files):
-    missing = make_finding("catalog-missing", "catalog.db", "there is none")
+    missing = make_finding("catalog-damaged", "catalog.db", "not a database")
     note = make_finding("foreign-file", "notes.txt", "")
 
     report = repair(files, summarise((audit(files),), (missing, note)), dry_run=False)
