@@ -162,6 +162,7 @@ class DirectoryOwner:
                 checkpoint_interval=DEFAULTS.delta_checkpoint_interval,
                 checkpoint_min_interval_ms=DEFAULTS.delta_checkpoint_min_interval_ms,
                 versions_keep=DEFAULTS.delta_versions_keep,
+                boot_epoch=None if self._catalog is None else self._catalog.boot_epoch,
             ),
             background=InlineBackground(on_sync_failed=self.ownership.fail),
             mark_dirty=_note_nothing,

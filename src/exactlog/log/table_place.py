@@ -17,9 +17,10 @@ from exactlog.core.deltalog.log_path import (
 )
 from exactlog.core.deltalog.table_state import TableSnapshot
 from exactlog.core.model.errors import DamageError, NotFoundError
-from exactlog.core.model.ids import TopicPartition
+from exactlog.core.model.ids import LeaderEpoch, TopicPartition
 from exactlog.log.errors import InvalidArgumentError
 from exactlog.node.node import CATALOG_NAME
+from exactlog.storage.boot_id import note_boot
 from exactlog.storage.catalog import Catalog, CatalogTopic, TopicState
 from exactlog.storage.settings import FLUSH_MODE_KEY
 
@@ -42,6 +43,8 @@ class CatalogFacts(Struct, frozen=True):
     path: str
     node_id: int
     leader_epoch: int
+    boot_epoch: LeaderEpoch | None
+    """See `note_boot`."""
     topics: Mapping[str, CatalogTopic]
     """The live ones, by name."""
 
@@ -82,11 +85,12 @@ def read_catalog(data_dir: str) -> CatalogFacts | None:
         return None
     catalog = Catalog(str(path))
     try:
-        node_id = catalog.get("node_id")
+        node_id, leader_epoch = catalog.get("node_id"), catalog.advance_owner_epoch()
         return CatalogFacts(
             path=str(path),
             node_id=DEFAULTS.node_id if node_id is None else int(node_id),
-            leader_epoch=catalog.advance_owner_epoch(),
+            leader_epoch=leader_epoch,
+            boot_epoch=note_boot(catalog, leader_epoch),
             topics={topic.name: topic for topic in catalog.topics() if topic.state is TopicState.LIVE},
         )
     finally:

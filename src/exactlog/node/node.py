@@ -27,7 +27,7 @@ from exactlog.network.limits import NetworkLimits
 from exactlog.network.server import TcpServer
 from exactlog.node.clock import SystemClock
 from exactlog.storage.background import BackgroundWork
-from exactlog.storage.boot_id import remember_boot
+from exactlog.storage.boot_id import note_boot
 from exactlog.storage.catalog import Catalog
 from exactlog.storage.directory_lock import DirectoryLock
 from exactlog.storage.files_engine import FilesEngine
@@ -176,7 +176,7 @@ class _Parts:
             metrics=node.metrics_registry,
             on_sync_failed=node.on_sync_failed,
         )
-        self.topics = self._load_topics(leader_epoch, trusts_page_cache=remember_boot(self.catalog))
+        self.topics = self._load_topics(leader_epoch)
         self.services = self._assemble_services(leader_epoch)
         self.dispatcher = Dispatcher(self.services)
         self.server = TcpServer(self.dispatcher, _network_limits(config), node.metrics_registry, node.clock)
@@ -191,7 +191,7 @@ class _Parts:
         self._every(config.retention_check_interval_ms, self.upkeep.start_retention)
         self._every(_SWEEP_MS, self.upkeep.sweep)
 
-    def _load_topics(self, leader_epoch: int, *, trusts_page_cache: bool) -> TopicRegistry:
+    def _load_topics(self, leader_epoch: int) -> TopicRegistry:
         config = self._node.config
         store = PartitionStore(
             self._node.filesystem,
@@ -205,7 +205,7 @@ class _Parts:
                 checkpoint_interval=config.delta_checkpoint_interval,
                 checkpoint_min_interval_ms=config.delta_checkpoint_min_interval_ms,
                 versions_keep=config.delta_versions_keep,
-                trusts_page_cache=trusts_page_cache,
+                boot_epoch=note_boot(self.catalog, leader_epoch),
             ),
             background=self.background,
             mark_dirty=self.committer.mark_dirty,

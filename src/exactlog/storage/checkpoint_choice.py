@@ -5,7 +5,7 @@ from typing import Final
 
 from exactlog.core.deltalog.checkpoint_format import Checkpoint
 from exactlog.core.model.errors import DamageError
-from exactlog.core.model.ids import DeltaVersion
+from exactlog.core.model.ids import DeltaVersion, LeaderEpoch
 from exactlog.storage.delta_log_files import DamagedCheckpoint
 from exactlog.storage.partition_history import RESTORE_BYTES, PartitionHistory
 from exactlog.storage.segment import SegmentFiles
@@ -17,12 +17,13 @@ _logger = logging.getLogger(__name__)
 _CREATION: Final = DeltaVersion(0)
 
 
-def choose_checkpoint(history: PartitionHistory, files: SegmentFiles, *, trusts_page_cache: bool) -> Checkpoint | None:
+def choose_checkpoint(
+    history: PartitionHistory, files: SegmentFiles, *, boot_epoch: LeaderEpoch | None
+) -> Checkpoint | None:
     """The checkpoint to begin from; None where everything is replayed from version 0.
 
     Args:
-        trusts_page_cache: whether all that was ever written is there. If not, and nothing was synced, every batch is
-            checked that a checkpoint counts: checkpoints are synced, the bytes are not.
+        boot_epoch: see `recover`.
 
     Raises:
         DamageError: acknowledged bytes are missing, or there is nothing to begin from.
@@ -32,7 +33,8 @@ def choose_checkpoint(history: PartitionHistory, files: SegmentFiles, *, trusts_
         fault = found.reason if isinstance(found, DamagedCheckpoint) else _find_contradiction(history, found)
         if fault is None and isinstance(found, Checkpoint):
             is_synced = recorded_flush_mode(found.metadata) is FlushMode.COMMIT
-            fault = _find_missing_bytes(history, files, found, is_trusted=is_synced or trusts_page_cache)
+            is_of_this_boot = boot_epoch is not None and found.leader_epoch >= boot_epoch
+            fault = _find_missing_bytes(history, files, found, is_trusted=is_synced or is_of_this_boot)
             if fault is None:
                 _warn_of_gap(history)
                 return found
@@ -74,8 +76,10 @@ def _find_missing_bytes(
                 return f"{path} is missing"
         elif (size := files.filesystem.file_size(path)) < entry.size:
             return f"{path} has {size} bytes of {entry.size}"
-        elif not is_trusted and (torn := find_torn_batch(files.open(path), entry)) is not None:
-            return f"{path}: {torn}"
+        elif not is_trusted:
+            torn = find_torn_batch(files.open(path), entry, newest_epoch=checkpoint.leader_epoch)
+            if torn is not None:
+                return f"{path}: {torn}"
     return None
 
 

@@ -20,7 +20,7 @@ from msgspec import UNSET, Struct
 
 from exactlog.core.deltalog.checkpoint_format import Checkpoint
 from exactlog.core.deltalog.checkpoint_policy import LastCheckpoint
-from exactlog.core.deltalog.commit_format import DecodedCommit, decode_commit
+from exactlog.core.deltalog.commit_format import DecodedCommit, DeltaCommit, decode_commit
 from exactlog.core.deltalog.log_path import print_commit_name, print_temporary_name
 from exactlog.core.deltalog.table_state import TableState
 from exactlog.core.deltalog.timestamps import parse_timestamp
@@ -72,14 +72,20 @@ class RecoveredLog(Struct):
 
 
 def recover(
-    filesystem: Filesystem, files: SegmentFiles, directory: str, *, name: str, trusts_page_cache: bool
+    filesystem: Filesystem,
+    files: SegmentFiles,
+    directory: str,
+    *,
+    name: str,
+    boot_epoch: LeaderEpoch | None,
 ) -> RecoveredLog:
     """Opens a partition for writing, and leaves nothing on disk behind its end.
 
     Args:
         name: what to call the partition in messages.
-        trusts_page_cache: whether all that was ever written is there, as after a killed process. If not, and nothing
-            was synced, every batch is checked that a checkpoint counts: checkpoints are synced, the bytes are not.
+        boot_epoch: the leader epoch of the first start since the machine was started, None if that is not known. A
+            checkpoint is synced, in `interval` and `none` the bytes it counts are not: a power cut may have taken them.
+            So every batch is checked that a checkpoint of an earlier epoch counts.
 
     Raises:
         DamageError: the partition cannot be opened without losing what was acknowledged.
@@ -88,7 +94,7 @@ def recover(
     try:
         history = PartitionHistory(filesystem, directory, name=name)
         recovery = _Recovery(filesystem, files, history)
-        checkpoint = choose_checkpoint(history, files, trusts_page_cache=trusts_page_cache)
+        checkpoint = choose_checkpoint(history, files, boot_epoch=boot_epoch)
         if checkpoint is not None:
             recovery.start_from(checkpoint)
         recovery.replay_commits()
@@ -112,6 +118,8 @@ class _Recovery:
         self._name = history.name
         self._delta_log = history.delta_log
         self.log = RecoveredLog(TableState(table=history.name), ProducerStates(), [], None, 0, [], 0, history.delta_log)
+        self._tail_epoch_max: LeaderEpoch | None = None
+        """What the document of the bytes behind the end said, if it was there: no CRC covers their own."""
 
     @property
     def _is_lenient(self) -> bool:
@@ -145,7 +153,7 @@ class _Recovery:
             try:
                 batches = check_added_bytes(self._files, self._directory, decoded.commit)
             except UnusableBytesError as error:
-                self._meet_unusable_bytes(version, error)
+                self._meet_unusable_bytes(decoded.commit, error)
                 return
             self._take_in(decoded, batches)
             self.log.commit_bytes_since_checkpoint += size
@@ -210,7 +218,8 @@ class _Recovery:
             raise self._history.refusal(version, str(error), hint=error.hint or RESTORE_DOCUMENT) from error
         self._drop_from(version, str(error))
 
-    def _meet_unusable_bytes(self, version: DeltaVersion, error: UnusableBytesError) -> None:
+    def _meet_unusable_bytes(self, commit: DeltaCommit, error: UnusableBytesError) -> None:
+        version = commit.version
         removals = {} if error.missing_segment is None else self._history.find_removals(version)
         removed_by = removals.get(error.missing_segment or "")
         if removed_by is not None:
@@ -218,6 +227,7 @@ class _Recovery:
         if not self._is_lenient:
             raise self._history.refusal(version, str(error), hint=RESTORE_BYTES) from error
         self._drop_from(version, str(error))
+        self._tail_epoch_max = commit.leader_epoch
 
     def _drop_from(self, version: DeltaVersion, reason: str) -> None:
         """Drops trailing versions, unless those before them need a segment that one of these had removed."""
@@ -256,6 +266,8 @@ class _Recovery:
         leader_epoch = max(self.log.table.leader_epoch, self.log.adopted_leader_epoch)
         file = self._files.open(segment.path)
         for found in find_valid_tail(file, segment.size, next_offset=next_offset, leader_epoch=leader_epoch):
+            if self._tail_epoch_max is not None and found.header.leader_epoch > self._tail_epoch_max:
+                break
             if group.size == group.position == 0:
                 self._begin_segment(segment)
             group.add(found.header, found.content, None)

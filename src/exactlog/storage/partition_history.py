@@ -47,15 +47,13 @@ class PartitionHistory:
             return None
 
     def find_removals(self, after: DeltaVersion) -> dict[str, DeltaVersion]:
-        """Which segments are removed behind a version, and by which versions, as far as those can be read."""
+        """Which segments are removed behind a version, and by which versions: all that are there and can be read."""
         removals = {}
-        try:
-            for decoded in self.delta_log.commits_after(after):
-                for operation in decoded.commit.operations:
-                    if operation.type == "remove":
-                        removals[operation.segment] = decoded.commit.version
-        except DamageError:
-            pass  # told when it is replayed
+        for version in self.delta_log.versions:
+            decoded = self.find_good(version) if version > after else None
+            for operation in () if decoded is None else decoded.commit.operations:
+                if operation.type == "remove":
+                    removals[operation.segment] = version
         return removals
 
     def path_of(self, version: DeltaVersion) -> str:

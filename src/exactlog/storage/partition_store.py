@@ -25,7 +25,7 @@ from exactlog.core.deltalog.timestamps import format_timestamp
 from exactlog.core.deltalog.version_cleanup import PACK_VERSIONS
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.errors import DamageError
-from exactlog.core.model.ids import DeltaVersion, TimestampMs, TopicPartition
+from exactlog.core.model.ids import DeltaVersion, LeaderEpoch, TimestampMs, TopicPartition
 from exactlog.core.model.metrics import Registry
 from exactlog.storage.background import Background
 from exactlog.storage.checkpointer import Checkpointer
@@ -66,8 +66,9 @@ class NodeSettings(Struct, frozen=True):
     checkpoint_min_interval_ms: int
     versions_keep: int = 1000
     pack_versions: int = PACK_VERSIONS
-    trusts_page_cache: bool = False
-    """Whether all that was ever written is there, synced or not: the machine has run on since the last start."""
+    boot_epoch: LeaderEpoch | None = None
+    """The leader epoch of the first start since the machine was started: what was written under it or a later one is
+    there, synced or not. None if that is not known."""
 
 
 class PartitionStore:
@@ -197,22 +198,19 @@ class PartitionStore:
         directory = f"{self._root}/{print_partition_directory_name(topic_partition.topic, topic_partition.partition)}"
         settings = self._log_settings(config)
         files = SegmentFiles(self._filesystem, self._open_files, index_interval_bytes=config.index_interval_bytes)
-        log = recover(
-            self._filesystem,
-            files,
-            directory,
-            name=str(topic_partition),
-            trusts_page_cache=self._settings.trusts_page_cache,
-        )
+        boot_epoch = self._settings.boot_epoch
+        log = recover(self._filesystem, files, directory, name=str(topic_partition), boot_epoch=boot_epoch)
         metadata = log.table.metadata
         if metadata is None or metadata.topic_id != topic_id:
+            found_id = None if metadata is None else metadata.topic_id
             raise DamageError(
-                f"{directory} belongs to topic id {metadata.topic_id if metadata else None}, not to {topic_id}",
+                f"{topic_partition}: {directory} belongs to topic id {found_id}, not to {topic_id}",
                 hint="put the directory of this topic back in its place",
             )
-        if log.table.leader_epoch > settings.leader_epoch:
+        written_epoch = max(log.table.leader_epoch, log.adopted_leader_epoch)
+        if written_epoch > settings.leader_epoch:
             raise DamageError(
-                f"{directory} was written at leader epoch {log.table.leader_epoch}, this start has only "
+                f"{topic_partition}: {directory} was written at leader epoch {written_epoch}, this start has only "
                 f"{settings.leader_epoch}: the catalog is older than the partition",
                 hint="put the catalog back that belongs to this data directory",
             )

@@ -79,10 +79,13 @@ def find_valid_tail(file: File, start: int, *, next_offset: int, leader_epoch: i
         return  # the first bytes that are no batch end the log: what a crash tore
 
 
-def find_torn_batch(file: File, segment: SegmentEntry) -> str | None:
+def find_torn_batch(file: File, segment: SegmentEntry, *, newest_epoch: int) -> str | None:
     """What is wrong with the first batch of a segment that is not whole or not what was written.
 
     A batch's CRC does not cover its offset and its leader epoch; those follow from the batches around it.
+
+    Args:
+        newest_epoch: no batch is of a later leader epoch.
     """
     position, next_offset, leader_epoch = 0, segment.base, -1
     try:
@@ -92,8 +95,8 @@ def find_torn_batch(file: File, segment: SegmentEntry) -> str | None:
                 return f"the batch at byte {position} does not match its checksum"
             if not next_offset <= header.base_offset < header.next_offset <= segment.next_offset:
                 return f"the batch at byte {position} has offsets {header.base_offset} to {header.last_offset}"
-            if header.leader_epoch < leader_epoch:
-                return f"the batch at byte {position} is of leader epoch {header.leader_epoch}, behind {leader_epoch}"
+            if not leader_epoch <= header.leader_epoch <= newest_epoch:
+                return f"the batch at byte {position} is of leader epoch {header.leader_epoch}"
             position += header.size_bytes
             next_offset, leader_epoch = header.next_offset, header.leader_epoch
     except DecodeError as error:

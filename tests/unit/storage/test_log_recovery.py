@@ -280,12 +280,16 @@ def test_a_directory_without_a_delta_log_is_damage():
     for name in names(disk):
         disk.filesystem.remove(f"{DELTA_LOG}/{name}")
     disk.restart()
-    with pytest.raises(DamageError, match="neither a delta commit nor a checkpoint"):
+    with pytest.raises(
+        DamageError, match=f"orders-0: {DELTA_LOG} holds neither a delta commit nor a checkpoint"
+    ) as told:
         disk.open()
+    assert told.value.hint
 
     disk.filesystem.remove_directory(DELTA_LOG)
-    with pytest.raises(DamageError, match="_delta_log is missing"):
+    with pytest.raises(DamageError, match=f"orders-0: {DELTA_LOG} is missing") as told:
         disk.open()
+    assert told.value.hint
 
 
 # --- what is behind the end --------------------------------------------------------------------------------------
@@ -478,6 +482,87 @@ def test_a_torn_trailing_version_is_dropped_and_its_bytes_get_a_new_one(flush_mo
     assert reopened.table.version == 14
     assert "versions 14 to 14 are dropped" in caplog.text
     assert "offsets 13 to 13" in caplog.text
+
+
+HALF_WRITTEN = {
+    "empty": lambda content: b"",
+    "torn": lambda content: content[: len(content) // 2],
+    "without its newline": lambda content: content[:-1],
+    "with a hole": lambda content: content[:100] + bytes(50) + content[150:],
+    "zeros": lambda content: bytes(len(content)),
+}
+CHANGED = {
+    "CRC broken": damaged,
+    "not UTF-8": lambda content: b"\xff" + content,
+    "twice": lambda content: content + content,
+    "another JSON": lambda content: b"[]\n",
+}
+
+
+@pytest.mark.parametrize("flush_mode", LOOSE_MODES)
+@pytest.mark.parametrize("damage", HALF_WRITTEN)
+@pytest.mark.parametrize("version", [3, 14])
+def test_half_a_document_is_what_a_power_cut_leaves(flush_mode, damage, version):
+    disk, _ = filled(14, flush_mode=flush_mode)
+    remove_checkpoints(disk.filesystem)
+    content = disk.filesystem.read_file(commit_path(version))
+    replace_file(disk.filesystem, commit_path(version), HALF_WRITTEN[damage](content))
+    disk.restart()
+
+    reopened = disk.open()
+
+    assert values_of(reopened) == values_up_to(14)
+    assert reopened.table.version == version
+
+
+@pytest.mark.parametrize("flush_mode", LOOSE_MODES)
+@pytest.mark.parametrize("damage", CHANGED)
+@pytest.mark.parametrize("version", [3, 14])
+def test_what_no_power_cut_leaves_is_damage_in_every_flush_mode(flush_mode, damage, version):
+    disk, _ = filled(14, flush_mode=flush_mode)
+    remove_checkpoints(disk.filesystem)
+    content = disk.filesystem.read_file(commit_path(version))
+    replace_file(disk.filesystem, commit_path(version), CHANGED[damage](content))
+    before = copy_of(disk.filesystem)
+    disk.restart()
+
+    with pytest.raises(DamageError, match=f"orders-0: delta version {version}: {commit_path(version)}: ") as told:
+        disk.open()
+    assert told.value.hint
+    assert disk.filesystem._files.keys() == before._files.keys(), "nothing is dropped"
+
+
+@pytest.mark.parametrize("flush_mode", LOOSE_MODES)
+@pytest.mark.parametrize(("pack", "content"), [(1, None), (1, b""), (2, b"")])
+def test_what_is_packed_was_synced_and_so_was_all_before_it(flush_mode, pack, content):
+    disk, _ = filled(22, flush_mode=flush_mode, checkpoint_interval=5, versions_keep=4, pack_versions=5)
+    packs = sorted(name for name in names(disk) if "compacted" in name)
+    assert [name[:20] for name in packs] == [f"{first:020d}" for first in (0, 5, 10)]
+    remove_checkpoints(disk.filesystem)
+    disk.filesystem.remove(f"{DELTA_LOG}/{packs[pack]}")
+    if content is not None:
+        replace_file(disk.filesystem, f"{DELTA_LOG}/{packs[pack]}", content)
+    disk.restart()
+
+    with pytest.raises(
+        DamageError, match=f"orders-0: delta version {5 * pack}: {DELTA_LOG}/{5 * pack:020d}.*json"
+    ) as told:
+        disk.open()
+    assert "restore the file" in told.value.hint
+
+
+@pytest.mark.parametrize("flush_mode", LOOSE_MODES)
+def test_a_document_aside_that_does_not_follow_is_dropped_and_leaves_no_trace(flush_mode, caplog):
+    disk, partition = filled(7, flush_mode=flush_mode)
+    before = state_of(partition)
+    other, _ = filled(8, flush_mode=flush_mode, node_id=2)
+    document = other.filesystem.read_file(commit_path(8))
+    replace_file(disk.filesystem, f"{DELTA_LOG}/.{8:020d}.json.tmp", document)
+    disk.restart()
+
+    assert state_of(disk.open()) == before
+    assert "version 8 had no name yet and is dropped" in caplog.text
+    assert not any(name.startswith(".") for name in names(disk))
 
 
 def test_versions_that_were_synced_are_never_dropped():

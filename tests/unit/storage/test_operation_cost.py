@@ -20,7 +20,7 @@ def grown(*, versions, batches_per_version=1, config=None, flush_mode=FlushMode.
         CountingFilesystem(MemoryFilesystem()),
         config=config or TopicConfig(),
         flush_mode=flush_mode,
-        trusts_page_cache=True,
+        boot_epoch=0,
     )
     partition = disk.make()
     for version in range(versions):

@@ -190,6 +190,35 @@ def test_a_catalog_older_than_the_partition_is_noticed_before_anything_is_writte
     assert [(entry.epoch, entry.start_offset) for entry in reopened.table.leader_epochs] == [(5, 0), (6, 1)]
 
 
+@pytest.mark.parametrize("flush_mode", [FlushMode.INTERVAL, FlushMode.NONE])
+def test_a_catalog_older_than_a_tail_without_a_version_is_noticed_and_the_tail_stays(flush_mode):
+    disk = DataDirectory(flush_mode=flush_mode, leader_epoch=3)
+    disk.commit(disk.make(), batch_of(b"x"))
+    disk.restart(leader_epoch=5)
+    disk.commit(disk.open(), batch_of(b"y"))
+    disk.restart(leader_epoch=4)
+
+    with pytest.raises(DamageError, match=r"leader epoch 5.*only 4"):
+        disk.open()
+    disk.restart(leader_epoch=6)
+    assert values_of(disk.open()) == [b"x", b"y"]
+
+
+def test_the_versions_that_an_opening_replays_are_counted(disk):
+    def replayed():
+        return disk.metrics.snapshot()["exactlog_recovery_versions_replayed_total"]
+
+    partition = disk.make()
+    assert replayed() == 1
+    for number in range(12):
+        disk.commit(partition, batch_of(b"%d" % number))
+        disk.publish(partition)
+    for more in (1, 2):
+        disk.restart()
+        disk.open()
+        assert replayed() == 1 + 2 * more, "the two behind the checkpoint of version 10"
+
+
 def test_the_real_file_system_and_the_one_in_memory_end_up_the_same(tmp_path):
     """One scenario on both; every byte of every file is compared."""
     trees = []
