@@ -72,7 +72,11 @@ class DirectoryOwner:
         self._writers: dict[str, tuple[TableWriter, WeakSet[Claim]]] = {}
         _make_directories_durably(self._filesystem, root)
         self._lock = DirectoryLock(root) if filesystem is None else None
-        self._catalog = read_catalog(root) if filesystem is None else None
+        try:
+            self._catalog = read_catalog(root) if filesystem is None else None
+        except BaseException:
+            self._unlock()  # now: whoever keeps the error keeps this object too
+            raise
         self._open_files = OpenFiles(self._filesystem, files_max=OPEN_FILES_MAX)
         self._engine = FilesEngine(self._filesystem, self._open_files)
 
@@ -111,9 +115,12 @@ class DirectoryOwner:
     def _close_if_unused(self) -> None:
         if not self._writers:
             self._engine.close()
-            if self._lock is not None:
-                self._lock.release()
+            self._unlock()
             _owned.forget(self)
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
 
     def _open(self, name: str) -> TableWriter:
         if self._catalog is not None:

@@ -62,6 +62,8 @@ def open_partition(
     """
     given = Path(path)
     parse_directory_name(given.name)
+    if type(filesystem) is OsFilesystem:
+        filesystem = None  # which means just that one, with its lock
     root = os.path.realpath(given.parent) if filesystem is None else str(given.parent)
     claim = None if read_only else claim_partition(root, given.name, filesystem)
     return Partition(f"{root}/{given.name}", OsFilesystem() if filesystem is None else filesystem, claim)

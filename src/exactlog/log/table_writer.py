@@ -169,6 +169,7 @@ class TableWriter:
     @contextmanager
     def _taking_turns(self) -> Iterator[None]:
         """One caller at a time, as long as the log is in order; one that breaks off leaves it stopped."""
+        self._ownership.check()  # in a fork, whoever has the turn is gone and never ends it
         with self._turn:
             self._ownership.check()
             if self._is_closed:
