@@ -307,3 +307,45 @@ def test_a_second_crash_at_every_step_after_the_first(part, request):
             left = again.filesystem.after_power_cut(chance)
             check(left, again.client)
             go_on(again.client, left)
+
+
+@pytest.mark.parametrize("script", [SCRIPT, SHORT_SCRIPT], ids=["script", "short script"])
+def test_the_script_does_all_that_is_done_to_a_partition(script):
+    life = Life(Client(script))
+    assert life.run()
+    done = {(operation.name, kind_of(operation.path)) for operation in life.filesystem.operations}
+
+    assert done >= {
+        ("rename", "partition"),  # creation
+        ("write_at", "segment"),
+        ("sync_data", "segment"),
+        ("link", "commit"),
+        ("rename", "checkpoint"),
+        ("link", "pack"),
+        ("remove", "commit"),  # packed
+        ("remove", "pack"),  # vacuum
+        ("remove", "checkpoint"),
+        ("remove", "segment"),  # removed records
+        ("rename", "deleted partition"),
+        ("remove_directory", "deleted partition"),
+        ("sync_directory", "partition"),
+        ("sync_directory", "delta log"),
+    }
+
+
+def kind_of(path):
+    """What a path is, in a word."""
+    name = path.rpartition("/")[2]
+    parent = path.rpartition("/")[0]
+    if parent.endswith("/.deleted"):
+        return "deleted partition"
+    for ending, kind in (
+        (".checkpoint.json", "checkpoint"),
+        (".compacted.json", "pack"),
+        (".json", "commit"),
+        (".log", "segment"),
+        ("_delta_log", "delta log"),
+    ):
+        if name.endswith(ending):
+            return kind
+    return "partition" if name.startswith("topic=") else name

@@ -1,9 +1,9 @@
 """Seed 000 §7, the strategy of tests, a test a sentence, on the table without a broker; and the seed's own tests.
 
-The sentences about HTTP and replication are tested where these are served.
+The sentences about HTTP (§7.4) and replication (the second of §7.3) are tested where these are served.
 """
 
-import os
+import json
 import signal
 import subprocess
 import sys
@@ -12,11 +12,18 @@ from itertools import islice
 
 import pytest
 
-from exactlog.core.model.errors import DirectoryLockedError
+from exactlog.core.model.errors import DamageError, DirectoryLockedError
+from exactlog.core.record.batch_format import assign
 from exactlog.log import Committed, Conflicted, DeltaStore, NewRecord, open_partition
-from exactlog.log.errors import InvalidArgumentError, PartitionStoppedError, TransactionEndedError
+from exactlog.log.errors import (
+    InvalidArgumentError,
+    PartitionClosedError,
+    PartitionStoppedError,
+    TransactionEndedError,
+)
 from exactlog.storage.filesystem import OsFilesystem
 from tests.support.by_hand import put_version_in_place
+from tests.support.partitions import DELTA_LOG, DIRECTORY, DataDirectory, batch_of, batches_of
 
 
 @pytest.fixture
@@ -42,6 +49,14 @@ def commit_name(version):
     return f"{version:020d}.json"
 
 
+def checkpoint_name(version):
+    return f"{version:020d}.checkpoint.json"
+
+
+def checkpoints(path):
+    return [name for name in documents(path) if name.endswith(".checkpoint.json")]
+
+
 # --- §7.1 deltalog -----------------------------------------------------------------------------------------------
 
 
@@ -65,33 +80,96 @@ def test_a_conflict_is_detected(orders, path):
 
 def test_a_checkpoint_and_a_reload_give_the_same_state(orders, path):
     """Checkpoint + reload. The seed's own test: a checkpoint, then one commit more; replay = checkpoint + that one."""
-    for number in range(21):
-        orders.append([b"%d" % number], origin_id=7, origin_seq=number + 1)
+    for number in range(11):
+        orders.append([b"%d" % number], origin_id=7, txn_id=f"t{number}")
     before = orders.load_state()
     orders.close()
-    assert any(name.endswith(".checkpoint.json") for name in documents(path))
+    (checkpoint,) = checkpoints(path)
+    assert checkpoint == checkpoint_name(10)
 
     with open_partition(path) as again:
-        after = again.load_state()
-        assert (after.version, after.segments, after.origins) == (before.version, before.segments, before.origins)
-        assert values(again) == [b"%d" % number for number in range(21)]
+        assert again.load_state() == before
+        assert values(again) == [b"%d" % number for number in range(11)]
+
+
+def test_what_a_checkpoint_covers_is_not_read_from_the_commits_and_what_follows_it_is(orders, path):
+    """Aplicar commits pendentes (§5.3): the last checkpoint, then the commits behind it, in order."""
+    for number in range(12):
+        orders.append([b"%d" % number])
+    before = orders.load_state()
+    orders.close()
+    for version in range(10):
+        (path / "_delta_log" / commit_name(version)).unlink()
+    with open_partition(path, read_only=True) as reader:
+        assert reader.load_state() == before
+
+    (path / "_delta_log" / commit_name(11)).unlink()
+    with pytest.raises(DamageError, match="11"), open_partition(path) as broken:
+        broken.current_version()
+
+
+def test_with_an_interval_of_one_every_commit_has_a_checkpoint():
+    """The seed's own test: with an interval of 1 the first commit makes one, whose next offset is 1."""
+    with DataDirectory(checkpoint_interval=1) as disk:
+        partition = disk.make()
+        disk.commit(partition, *batches_of(1))
+        document = json.loads(disk.filesystem.read_file(f"{DELTA_LOG}/{checkpoint_name(1)}"))
+
+    assert (document["version"], document["segments"][0]["next_offset"]) == (1, 1)
+    with open_partition(DIRECTORY, filesystem=disk.filesystem) as table:
+        assert (table.current_version(), table.load_state().next_offset) == (1, 1)
+
+
+def test_maybe_checkpoint_writes_one_when_one_is_due_and_only_then(orders, path):
+    """§3.2 MaybeCheckpoint, §2.3 "a cada 10 commits"; its own test: a checkpoint of the newest version, once."""
+    for number in range(20):  # at 20 the one at 10 is too young for another, unless somebody asks
+        orders.append([b"%d" % number])
+    assert checkpoints(path) == [checkpoint_name(10)]
+
+    assert orders.maybe_checkpoint()
+    assert checkpoints(path) == [checkpoint_name(10), checkpoint_name(20)]
+    assert not orders.maybe_checkpoint(), "nothing is due"
+    orders.append([b"more"])
+    assert not orders.maybe_checkpoint(), "nothing is due before version 30"
+    assert len(checkpoints(path)) == 2
 
 
 # --- §7.2 logstore -----------------------------------------------------------------------------------------------
 
 
-def test_recovery_truncates_extra_bytes_and_the_offsets_go_on(orders, path):
+@pytest.mark.parametrize("kind", ["rubbish", "zeros", "a whole batch", "half a batch"])
+def test_recovery_truncates_extra_bytes_and_the_offsets_go_on(orders, path, kind):
     """Teste de recovery truncando bytes extras e verificando offsets; its own test: orphan bytes are cut on reopen."""
     orders.append([b"a", b"b"])
     orders.close()
     (segment,) = path.glob("*.log")
     whole = segment.read_bytes()
-    segment.write_bytes(whole + b"bytes of no delta commit")
+    orphan = batch_of(b"of no delta commit")
+    assign(orphan, 0, base_offset=2, leader_epoch=0)
+    extra = {"rubbish": b"~" * 99, "zeros": bytes(4096), "a whole batch": orphan, "half a batch": orphan[:40]}[kind]
+    segment.write_bytes(whole + extra)
 
+    with open_partition(path, read_only=True) as reader:
+        assert values(reader) == [b"a", b"b"]
     with open_partition(path) as again:
         assert segment.read_bytes() == whole
         assert again.append([b"c"]) == Committed(2, 2, 2)
         assert values(again) == [b"a", b"b", b"c"]
+        assert [record.offset for record in again.read(0)] == [0, 1, 2]
+
+
+def test_recovery_makes_an_index_agree_with_the_delta_log(orders, path):
+    """Truncar bytes não confirmados em `.log`/`.index` comparando com o snapshot (§4.1)."""
+    orders.append([b"a"])
+    orders.close()
+    (index,) = path.glob("*.index")
+    index.write_bytes(index.read_bytes() + b"\xff" * 24)
+
+    with open_partition(path) as again:
+        again.append([b"b"])
+        assert [(record.offset, record.value) for record in again.read(1)] == [(1, b"b")]
+    with open_partition(path, read_only=True) as reader:
+        assert [record.offset for record in reader.read(0)] == [0, 1]
 
 
 def test_aborted_bytes_are_not_visible(orders, path):
@@ -102,8 +180,13 @@ def test_aborted_bytes_are_not_visible(orders, path):
 
     with pytest.raises(TransactionEndedError, match="aborted"):
         transaction.commit()
-    assert values(orders) == [b"a"]
+    with pytest.raises(TransactionEndedError, match="aborted"):
+        transaction.append([b"more"])
+    with pytest.raises(TransactionEndedError, match="aborted"):
+        transaction.abort()
+    assert values(orders) == values(orders, isolation="read_uncommitted") == [b"a"]
     assert orders.load_state().next_offset == 1
+    assert orders.append([b"b"]) == Committed(2, 1, 1)
     assert b"never" not in b"".join(log.read_bytes() for log in path.glob("*.log"))
 
 
@@ -224,7 +307,14 @@ def test_the_store_of_the_seed_is_there_by_its_names(orders):
     with pytest.raises(TransactionEndedError):
         store.commit(dropped)
     assert store.load_state().next_offset == 1
-    assert store.maybe_checkpoint() in (True, False)
+    assert store.maybe_checkpoint()
+    assert not store.maybe_checkpoint()
+    with open_partition(orders.directory) as other, pytest.raises(InvalidArgumentError, match="another partition"):
+        store.commit(other.append_transactional([b"d"]))
+    with store:
+        pass
+    with pytest.raises(PartitionClosedError):
+        store.current_version()
 
 
 def test_a_commit_of_somebody_else_is_never_overwritten(orders, path):
@@ -317,4 +407,3 @@ def test_a_second_process_is_turned_away_naming_the_first_and_may_read(path):
     with open_partition(path) as mine:
         assert mine.append([b"mine"]) == Committed(2, 1, 1)
     assert process.returncode == 0
-    assert os.getpid() != process.pid
