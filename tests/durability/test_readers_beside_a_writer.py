@@ -1,6 +1,7 @@
 """Two processes on one directory: one owns it, the other is turned away or reads what is published, nothing else."""
 
 import json
+import os
 import subprocess
 
 import pytest
@@ -59,5 +60,6 @@ def test_who_comes_second_is_turned_away_and_told_by_whom(tmp_path):
     another = tmp_path / "another"
     with open_partition(another / "topic=orders-part=0"):
         third = serve(another)
-    assert third.returncode == 9
-    assert "directory-locked" in third.stderr
+    error = json.loads(third.stderr.strip().splitlines()[-1])["error"]
+    assert (third.returncode, error["code"]) == (9, "directory-locked")
+    assert f"process {os.getpid()} " in error["message"]

@@ -237,7 +237,8 @@ class Partition:
     def delete_records_before(self, offset: int) -> TableSnapshot | Unavailable:
         """Takes all records below an offset away, for good; the table then.
 
-        Their files go later, when nobody can need them any more. Where they are gone already, nothing happens.
+        Their files go later, when nobody can need them any more: with a later call, which may make a version of its own
+        for that, one that changes nothing. Where the records are gone already, nothing else happens.
 
         Raises:
             InvalidArgumentError: the offset is negative, or above the end.

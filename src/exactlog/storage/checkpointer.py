@@ -1,4 +1,9 @@
-"""Writes the delta checkpoints of one partition, from immutable copies and off the event loop."""
+"""Writes the delta checkpoints of one partition, from immutable copies and off the event loop.
+
+A checkpoint stands on bytes that are durable, in every flush mode: in `interval` and `none` those that it is the first
+to count are synced before it. Else a power cut could leave checkpoints that cannot be used, while what only they could
+replace (removed segments, expired versions) is gone.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,8 +22,8 @@ from exactlog.storage.packing import PackingProgress, pack
 from exactlog.storage.producer_entries import to_checkpoint_entries
 from exactlog.storage.segment import Segment
 from exactlog.storage.segment_index import NewRows
-from exactlog.storage.settings import LogSettings
-from exactlog.storage.whole_files import replace
+from exactlog.storage.settings import FlushMode, LogSettings
+from exactlog.storage.whole_files import SyncFailedError, replace, sync_names
 
 
 class PreparedCheckpoint(Struct, frozen=True):
@@ -27,6 +32,8 @@ class PreparedCheckpoint(Struct, frozen=True):
     producers: tuple[ProducerEntry, ...]
     segments: Mapping[str, SegmentDetails]
     new_rows: Sequence[NewRows]
+    sizes: Mapping[str, int]
+    """How many bytes of each segment it counts, by the paths of the segments."""
 
 
 class Checkpointer:
@@ -57,6 +64,7 @@ class Checkpointer:
         self._running = 0
         self._packing: PackingProgress | None = packing
         self._is_packing = False
+        self._synced_sizes: Mapping[str, int] = {}
         self.durable_versions: tuple[DeltaVersion, ...] = () if last_version is None else (last_version,)
 
     @property
@@ -91,6 +99,7 @@ class Checkpointer:
             producers.snapshot(),
             {segment.name: segment.details() for segment in segments},
             [rows for segment in segments if segment.index.has_new_rows for rows in segment.index.take_new_rows()],
+            {segment.path: segment.size for segment in segments},
         )
 
     def write(self, table: TableState, prepared: "PreparedCheckpoint", *, now_ms: int) -> None:
@@ -99,8 +108,11 @@ class Checkpointer:
         snapshot = table.freeze()
         directory = f"{self._partition_directory}/{DELTA_LOG_DIRECTORY}"
         bytes_before = self._commit_bytes_since
+        is_synced = self._settings.flush_mode is FlushMode.COMMIT
+        unsynced = [] if is_synced else sorted(prepared.sizes.items() - self._synced_sizes.items())
 
         def work() -> int:
+            self._sync([path for path, _ in unsynced])
             for rows in prepared.new_rows:
                 rows.write(self._filesystem)
             checkpoint = snapshot.to_checkpoint(
@@ -116,11 +128,23 @@ class Checkpointer:
             self._running -= 1
             if size_bytes is not None:
                 self.durable_versions = (*self.durable_versions[-1:], snapshot.version)
+                self._synced_sizes = prepared.sizes
                 self._last = LastCheckpoint(written_ms=TimestampMs(now_ms), size_bytes=size_bytes)
                 self._commit_bytes_since -= bytes_before
                 self._pack_behind(snapshot.version)
 
         self._background.submit(work, then)
+
+    def _sync(self, paths: Sequence[str]) -> None:
+        """Makes bytes durable that a checkpoint counts, and the names of their files."""
+        for path in paths:
+            file = self._filesystem.open(path)
+            try:
+                file.sync_data()
+            except OSError as error:
+                raise SyncFailedError(*error.args) from error
+        if paths:
+            sync_names(self._filesystem, self._partition_directory)
 
     def _pack_behind(self, version: DeltaVersion) -> None:
         """Packs the commits that a durable checkpoint makes old enough, one range after the other."""

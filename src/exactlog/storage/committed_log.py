@@ -149,14 +149,15 @@ class CommittedLog:
         return self._checkpointer.prepare(self.producers, self.segments)
 
     def make_up_for_checkpoint(self, due: DeltaVersion, *, now_ms: int) -> bool:
-        """Writes a checkpoint, of the newest version, where the one due at a version was left out; whether it did.
+        """Writes a checkpoint, of the newest version, where the one due at a version was left out.
 
-        Only while all that is committed is published.
+        Only while all that is committed is published. True when it has been written by the time this returns, which is
+        so where background work is carried out at once.
         """
         if self._checkpointer.is_running or any(version >= due for version in self._checkpointer.durable_versions):
             return False
         self._write_checkpoint(now_ms=now_ms)
-        return True
+        return any(version >= due for version in self._checkpointer.durable_versions)
 
     def _write_checkpoint(self, *, now_ms: int) -> None:
         prepared = self._checkpointer.prepare(self.producers, self.segments)

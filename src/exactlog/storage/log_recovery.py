@@ -39,7 +39,7 @@ from exactlog.storage.producer_entries import producers_of
 from exactlog.storage.segment import Segment, SegmentFiles
 from exactlog.storage.settings import FlushMode, recorded_flush_mode
 from exactlog.storage.version_bytes import PlacedBatch, UnusableBytesError, check_added_bytes, find_valid_tail
-from exactlog.storage.whole_files import publish_new
+from exactlog.storage.whole_files import publish_new, sync_names
 
 _logger = logging.getLogger(__name__)
 
@@ -101,6 +101,7 @@ def recover(
         recovery.finish_publications()
         recovery.adopt_tail()
         recovery.cut_off()
+        recovery.keep_names()
     except DamageError as error:
         if str(error).startswith(f"{name}: ") and error.hint:
             raise
@@ -300,6 +301,14 @@ class _Recovery:
             RECOVERY_BEFORE_TRUNCATE.reach()
             active.truncate_file()
             RECOVERY_AFTER_TRUNCATE.reach()
+
+    def keep_names(self) -> None:
+        """Makes the names of the versions durable: a killed process may have left the newest one unsynced.
+
+        It is served from here on, and who comes again with its id is told of it.
+        """
+        if not self._is_lenient:
+            sync_names(self._filesystem, self._delta_log.directory)
 
     # --- one batch ----------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ class FlushMode(StrEnum):
     INTERVAL = "interval"
     """Acknowledged once the operating system has it, synced every `flush.interval.ms`."""
     NONE = "none"
-    """Acknowledged once the operating system has it and never synced by us: Apache Kafka's own default."""
+    """Acknowledged once the operating system has it, as in Apache Kafka by default; synced only before a checkpoint."""
 
 
 class LogSettings(Struct, frozen=True):
