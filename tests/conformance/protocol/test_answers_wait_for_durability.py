@@ -26,6 +26,13 @@ def shared():
         yield faulty
 
 
+def topic_in_use(client):
+    """A topic whose partition is open already: opening one waits for a sync of its own."""
+    topic = client.create_topic()
+    assert client.list_offset(topic, -1).offset == 0
+    return topic
+
+
 def produced(client):
     answer = client.receive().responses[0].partition_responses[0]
     return ErrorCode(answer.error_code), answer.base_offset
@@ -33,7 +40,7 @@ def produced(client):
 
 def test_a_batch_is_not_told_and_not_shown_before_it_is_synced(shared):
     writer, reader = shared.connect(), shared.connect()
-    topic = writer.create_topic()
+    topic = topic_in_use(writer)
     produce_count = RequestCount(shared.broker, "Produce")
 
     with shared.files.syncs_held():
@@ -52,7 +59,7 @@ def test_a_batch_is_not_told_and_not_shown_before_it_is_synced(shared):
 
 def test_a_resend_of_what_is_decided_and_not_yet_durable_is_not_acknowledged_early(shared):
     first, again = shared.connect(), shared.connect()
-    topic = first.create_topic()
+    topic = topic_in_use(first)
     request = (produce_request(topic, sequenced(next(_producer_ids), 0, b"v")), BY_NAME)
     produce_count = RequestCount(shared.broker, "Produce")
 
@@ -71,7 +78,7 @@ def test_a_resend_of_what_is_decided_and_not_yet_durable_is_not_acknowledged_ear
 
 def test_a_refusal_that_rests_on_what_is_not_yet_durable_waits_for_it(shared):
     first, gap = shared.connect(), shared.connect()
-    topic = first.create_topic()
+    topic = topic_in_use(first)
     producer_id = next(_producer_ids)
     produce_count = RequestCount(shared.broker, "Produce")
 
@@ -88,7 +95,7 @@ def test_a_refusal_that_rests_on_what_is_not_yet_durable_waits_for_it(shared):
 
 def test_five_batches_that_come_while_a_sync_runs_are_answered_in_order_after_their_own(shared):
     client = shared.connect()
-    topic = client.create_topic()
+    topic = topic_in_use(client)
     producer_id = next(_producer_ids)
     batches = [(produce_request(topic, sequenced(producer_id, n, b"%d" % n)), BY_NAME) for n in range(5)]
     produce_count = RequestCount(shared.broker, "Produce")
@@ -106,7 +113,7 @@ def test_five_batches_that_come_while_a_sync_runs_are_answered_in_order_after_th
 
 def test_a_waiting_fetch_is_woken_by_the_sync_not_by_the_append(shared):
     writer, reader = shared.connect(), shared.connect()
-    topic = writer.create_topic()
+    topic = topic_in_use(writer)
     produce_count, fetch_count = RequestCount(shared.broker, "Produce"), RequestCount(shared.broker, "Fetch")
 
     with shared.files.syncs_held():
