@@ -340,6 +340,24 @@ def test_every_append_is_a_delta_commit_and_is_there_after_a_restart(orders, pat
         assert values(again) == [b"plain"]
 
 
+def test_a_commit_without_its_bytes_is_refused_by_name_and_not_taken_for_an_empty_version(orders, path):
+    """The seed's own code takes over a commit of another node without its bytes, and cannot be opened again."""
+    orders.append([b"a"])
+    whole = orders.load_state().segments[0].size
+    orders.append([b"b"])
+    orders.close()
+    (segment,) = path.glob("*.log")
+    segment.write_bytes(segment.read_bytes()[:whole])
+    before = documents(path)
+
+    with pytest.raises(DamageError, match=r"version 2\b") as refused:
+        open_partition(path)
+    assert refused.value.hint
+    assert (documents(path), segment.stat().st_size) == (before, whole), "nothing is changed"
+    with open_partition(path, read_only=True) as reader, pytest.raises(DamageError):
+        values(reader)
+
+
 def test_version_zero_is_a_version(orders):
     """The seed's own code takes 0 for "no version"."""
     orders.append([b"a"])
