@@ -19,9 +19,8 @@ from exactlog.core.deltalog.table_state import TableSnapshot
 from exactlog.core.model.errors import DamageError, NotFoundError
 from exactlog.core.model.ids import LeaderEpoch, TopicPartition
 from exactlog.log.errors import InvalidArgumentError
-from exactlog.node.node import CATALOG_NAME
 from exactlog.storage.boot_id import note_boot
-from exactlog.storage.catalog import Catalog, CatalogTopic, TopicState
+from exactlog.storage.catalog import CATALOG_NAME, Catalog, CatalogTopic, TopicState
 from exactlog.storage.settings import FLUSH_MODE_KEY
 
 DEFAULTS: Final = BrokerConfig()

@@ -28,7 +28,7 @@ from exactlog.network.server import TcpServer
 from exactlog.node.clock import SystemClock
 from exactlog.storage.background import BackgroundWork
 from exactlog.storage.boot_id import note_boot
-from exactlog.storage.catalog import Catalog
+from exactlog.storage.catalog import CATALOG_NAME, Catalog
 from exactlog.storage.directory_lock import DirectoryLock
 from exactlog.storage.files_engine import FilesEngine
 from exactlog.storage.filesystem import Filesystem, MemoryFilesystem, OsFilesystem
@@ -39,7 +39,6 @@ from exactlog.storage.settings import FlushMode
 
 _logger = logging.getLogger(__name__)
 
-CATALOG_NAME = "catalog.db"
 _ROOT_IN_MEMORY = "/exactlog"
 _BACKGROUND_THREADS = 2
 _SWEEP_MS = 500  # for files whose time has come: nothing to do is nearly always the answer

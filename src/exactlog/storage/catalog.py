@@ -22,6 +22,8 @@ from exactlog.core.model.errors import DamageError
 from exactlog.core.model.ids import ProducerId
 from exactlog.core.model.limits import PRODUCER_ID_BLOCK_SIZE
 
+CATALOG_NAME = "catalog.db"
+
 _FORMAT_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;

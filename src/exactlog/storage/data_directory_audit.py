@@ -19,12 +19,11 @@ from exactlog.core.deltalog.log_path import (
 from exactlog.core.model.errors import DamageError
 from exactlog.core.model.limits import PARTITIONS_PER_TOPIC_MAX
 from exactlog.storage.audit_findings import AuditReport, Findings, Kind, TableReport, make_finding, summarise
-from exactlog.storage.catalog import CatalogTopic, TopicState
+from exactlog.storage.catalog import CATALOG_NAME, CatalogTopic, TopicState
 from exactlog.storage.directory_lock import LOCK_NAME
 from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.table_audit import audit_table
 
-CATALOG_NAME: Final = "catalog.db"
 _JOURNAL_NAME: Final = "catalog.db-journal"
 _UNFINISHED_DIRECTORIES: Final = (CREATING_DIRECTORY, DELETED_DIRECTORY)
 _KNOWN_NAMES: Final = frozenset({CATALOG_NAME, _JOURNAL_NAME, LOCK_NAME, *_UNFINISHED_DIRECTORIES})

@@ -14,7 +14,8 @@ from exactlog.cli.settings import Command, Settings
 from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY, parse_partition_directory_name
 from exactlog.core.model.errors import NotFoundError
 from exactlog.storage.audit_findings import AuditReport, Finding, TableReport, summarise
-from exactlog.storage.data_directory_audit import CATALOG_NAME, audit_data_directory
+from exactlog.storage.catalog import CATALOG_NAME
+from exactlog.storage.data_directory_audit import audit_data_directory
 from exactlog.storage.directory_lock import DirectoryLock
 from exactlog.storage.filesystem import OsFilesystem
 from exactlog.storage.table_audit import audit_table
