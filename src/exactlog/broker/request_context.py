@@ -8,10 +8,14 @@ from msgspec import Struct
 from exactlog.broker.services import BrokerServices
 from exactlog.core.codec.message_schema import Message
 from exactlog.core.codec.wire_types import Buffer
+from exactlog.core.model.authorization import Operation, Requester, ResourceType
 from exactlog.core.protocol.headers import RequestHeader, encode_response_header
 from exactlog.network import Connection, Reply
 
 _logger = logging.getLogger(__name__)
+
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a connection that has not said who it is."""
 
 
 class AnswerForm(Struct, frozen=True):
@@ -40,6 +44,16 @@ class RequestContext:
         self._connection = connection
         self._reply = reply
         self._form = form
+
+    def allows(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether who asks may do this; the authorizer decides."""
+        requester = Requester(ANONYMOUS, self.client_host, self.client_id)
+        return self.broker.authorizer.is_allowed(requester, operation, resource_type, name)
+
+    @property
+    def client_host(self) -> str:
+        """The address the request comes from, without its port."""
+        return self._connection.peer.host
 
     def answer(self, response: Message) -> None:
         """Sends the response, once all earlier requests of the connection have theirs."""

@@ -9,6 +9,7 @@ from exactlog.broker.fetch_budget import FetchBudget
 from exactlog.broker.producer_ids import ProducerIds
 from exactlog.broker.topic_registry import TopicRegistry
 from exactlog.core.config.broker_configs import BrokerConfig
+from exactlog.core.model.authorization import AllowAll, Authorizer
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.metrics import Registry
 from exactlog.core.protocol.messages.api_versions import ApiVersion
@@ -49,6 +50,7 @@ class BrokerServices(Struct, frozen=True, kw_only=True):
     api_versions: tuple[ApiVersion, ...]
     """What ApiVersions tells."""
     new_topic_id: Callable[[], UUID] = random_topic_id
+    authorizer: Authorizer = AllowAll()
 
     @property
     def node_id(self) -> int:
