@@ -51,6 +51,7 @@ class RoundCommitter:
         self._on_sync_failed = on_sync_failed
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="exactlog-round")
         self._dirty: dict[PartitionLog, None] = {}
+        self._gathering: list[Callable[[], None]] = []
         self._unpublished: dict[PartitionLog, None] = {}
         self._unsynced: dict[PartitionLog, None] = {}
         self._round_is_due = False
@@ -89,6 +90,17 @@ class RoundCommitter:
         if self._uncommitted_bytes > self._uncommitted_max and not self._is_paused:
             self._is_paused = True
             self._pause()
+        self._need_round()
+
+    def before_next_round(self, gather: Callable[[], None]) -> None:
+        """Calls back once, when the next round is about to take what waits: what is appended then belongs to it.
+
+        So who has many small things to append collects them, for as long as the round before it runs.
+        """
+        self._gathering.append(gather)
+        self._need_round()
+
+    def _need_round(self) -> None:
         if not self._round_is_due and not self._round_is_running:
             self._round_is_due = True
             if not self._is_held:
@@ -119,6 +131,11 @@ class RoundCommitter:
             await asyncio.sleep(_FLUSH_POLL_S)
 
     @property
+    def _has_work(self) -> bool:
+        """Whether something waits for a round."""
+        return bool(self._dirty or self._gathering)
+
+    @property
     def _is_busy(self) -> bool:
         """Whether a round is due or runs."""
         return self._round_is_due or self._round_is_running
@@ -141,11 +158,16 @@ class RoundCommitter:
         self._thread.shutdown(wait=True)
 
     def _start_round(self) -> None:
-        if not self._round_is_due and not self._dirty:  # carried out meanwhile
+        if not self._round_is_due and not self._has_work:  # carried out meanwhile
             return
-        self._round_is_due = False
         if self._is_stopped or self._round_is_running:  # one that runs is followed by the next when it ends
+            self._round_is_due = False
             return
+        self._round_is_due = True  # while they gather: what they append is in this round
+        gathering, self._gathering = self._gathering, []
+        for gather in gathering:
+            gather()
+        self._round_is_due = False
         dirty, self._dirty = self._dirty, {}
         now_ms = self._clock.now_ms()
         taken = [(partition, partition.take_write(now_ms=now_ms)) for partition in dirty]
@@ -209,7 +231,7 @@ class RoundCommitter:
         if self._is_paused and self._uncommitted_bytes <= self._uncommitted_max // 2:
             self._is_paused = False
             self._resume()
-        if self._dirty:
+        if self._has_work:
             self._start_round()
 
     def _note_unpublished(self, partitions: Iterable[PartitionLog]) -> None:

@@ -37,6 +37,9 @@ ORIGINS_PER_PARTITION_MAX: Final = 10_000  # remembered for ever: about 150 byte
 FINDINGS_PER_TABLE_MAX: Final = 1_000  # of damage, and of notes: more than anybody reads; the rest is counted
 PACKS_OPEN_MAX: Final = 16  # of one table that is read: a descriptor and 8 KB each; a binary search meets the same few
 
+# --- coordinators --------------------------------------------------------------------------------------------
+COORDINATOR_LOG_BYTES_MAX: Final = 8 * 1024 * 1024  # appended; then what is live is written anew: a load reads this much
+
 # --- catalog -------------------------------------------------------------------------------------------------
 TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka's: room for suffixes below the 255 of file systems
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000  # one request may not exhaust the disk's directories

@@ -1,0 +1,119 @@
+"""OffsetCommit (key 8), versions 0 to 10.
+
+Does: keeps for a group how far it has read, with a text of its own; answered once that is committed.
+Errors: INVALID_GROUP_ID, GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION,
+UNKNOWN_TOPIC_ID, OFFSET_METADATA_TOO_LARGE, UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID,
+REBALANCE_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS.
+Versions: 0 is kept here too, not in ZooKeeper; 1 generations, and times of the commit, which are not looked at; 2 to 4
+a retention time; 6 leader epochs; 7 static members; 10 topic ids.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from exactlog.broker.coordinator.asking import Later, RequestWaiter, ask
+from exactlog.broker.request_context import RequestContext
+from exactlog.broker.topic_registry import Topic
+from exactlog.core.group.requests import CommitAnswer, CommitRequest, NewOffset
+from exactlog.core.group.shard import GroupShard
+from exactlog.core.model.authorization import Operation, ResourceType
+from exactlog.core.model.decisions import Decision, Waiter
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.ids import Offset, TopicPartition
+from exactlog.core.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+TOPIC_IDS_SINCE = 10
+
+
+class _Asked(Struct, frozen=True):
+    """One partition of the request: an offset to commit, or why not."""
+
+    data: OffsetCommitRequestPartition
+    found: NewOffset | ErrorCode
+
+
+def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | Later:
+    """Commits the offsets of partitions that exist, all together; the others get their own errors."""
+    if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
+        return _respond(request, [[ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(t.partitions) for t in request.topics])
+    asked = [list(_look_up(topic, context)) for topic in request.topics]
+    offsets = tuple(part.found for parts in asked for part in parts if isinstance(part.found, NewOffset))
+
+    def respond(answer: CommitAnswer) -> OffsetCommitResponse:
+        errors = iter(answer.errors)
+        return _respond(
+            request,
+            [[next(errors) if isinstance(p.found, NewOffset) else p.found for p in parts] for parts in asked],
+        )
+
+    if not offsets:
+        return respond(CommitAnswer(()))
+    commit = CommitRequest(
+        group_id=request.group_id,
+        generation_id=request.generation_id_or_member_epoch,
+        member_id=request.member_id,
+        group_instance_id=request.group_instance_id,
+        retention_ms=request.retention_time_ms if request.retention_time_ms >= 0 else None,
+        offsets=offsets,
+    )
+
+    def decide(shard: GroupShard, waiter: Waiter, now_ms: int) -> Decision:
+        return shard.commit_offsets(commit, waiter, now_ms=now_ms)
+
+    waiter = RequestWaiter(context, respond, lambda error: respond(CommitAnswer((error,) * len(offsets))))
+    return ask(request.group_id, context, decide, waiter)
+
+
+def _look_up(topic: OffsetCommitRequestTopic, context: RequestContext) -> Iterator[_Asked]:
+    topics = context.broker.topics
+    by_id = context.api_version >= TOPIC_IDS_SINCE
+    found = topics.by_id(topic.topic_id) if by_id else topics.by_name(topic.name)
+    name = found.name if found is not None else topic.name
+    refusal = ErrorCode.NONE
+    if by_id and found is None:
+        refusal = ErrorCode.UNKNOWN_TOPIC_ID
+    elif not context.allows(Operation.READ, ResourceType.TOPIC, name):
+        refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    for part in topic.partitions:
+        if refusal is not ErrorCode.NONE:
+            yield _Asked(part, refusal)
+        elif not _has_partition(found, part.partition_index):
+            yield _Asked(part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            yield _Asked(
+                part,
+                NewOffset(
+                    TopicPartition(name, part.partition_index),
+                    Offset(part.committed_offset),
+                    part.committed_leader_epoch,
+                    part.committed_metadata or "",
+                ),
+            )
+
+
+def _has_partition(topic: Topic | None, index: int) -> bool:
+    return topic is not None and 0 <= index < topic.partition_count
+
+
+def _respond(request: OffsetCommitRequest, errors: Sequence[Sequence[ErrorCode]]) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=error)
+                    for part, error in zip(topic.partitions, of_topic, strict=True)
+                ),
+            )
+            for topic, of_topic in zip(request.topics, errors, strict=True)
+        )
+    )

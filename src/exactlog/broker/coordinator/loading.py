@@ -1,0 +1,47 @@
+"""How a shard comes by its state: all records of its partition, from the log start on."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from exactlog.broker.coordinator.machine import Machine
+from exactlog.core.model.errors import DecodeError
+from exactlog.core.record.batch_format import iter_headers
+from exactlog.core.record.record_format import decode_records
+from exactlog.storage.partition_log import PartitionLog
+
+_READ_BYTES: Final = 1024 * 1024
+
+
+async def load_shard(partition: PartitionLog, machine: Machine, *, is_wanted: Callable[[], bool]) -> int:
+    """Restores a machine from its partition, a megabyte at a time so that others get their turn.
+
+    Returns:
+        how many bytes of log were read.
+
+    Raises:
+        DecodeError: a record is not in any known schema.
+        OSError: the partition cannot be read.
+    """
+    offset, end_offset, size_bytes = partition.log_start_offset, partition.high_watermark, 0
+    while offset < end_offset and is_wanted():
+        batches = partition.committed.read(
+            offset, end_offset=end_offset, bytes_max=_READ_BYTES, at_least_one_batch=True
+        )
+        next_offset = offset
+        for position, header in iter_headers(batches):
+            next_offset = header.last_offset + 1
+            if not header.is_control:
+                _restore(machine, batches, position, from_offset=offset)
+        if next_offset == offset:
+            raise DecodeError(f"{partition.topic_partition}: no batch at offset {offset}, the log ends at {end_offset}")
+        size_bytes += len(batches)
+        offset = next_offset
+        await asyncio.sleep(0)
+    return size_bytes
+
+
+def _restore(machine: Machine, batches: "memoryview | bytes | bytearray", position: int, *, from_offset: int) -> None:
+    for record in decode_records(batches, position):
+        if record.offset >= from_offset and record.key is not None:
+            machine.restore(record.key, record.value)

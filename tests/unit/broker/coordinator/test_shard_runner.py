@@ -1,0 +1,314 @@
+"""What a coordinator decides is answered once it is committed, and not at all when it never will be."""
+
+import asyncio
+
+import pytest
+from msgspec import Struct
+
+from exactlog.broker.coordinator import shard_runner
+from exactlog.broker.coordinator.loading import load_shard
+from exactlog.broker.coordinator.shard_runner import ShardRunner
+from exactlog.broker.timers import Timers
+from exactlog.core.model.decisions import Answer, CancelTimer, Decision, SetTimer
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.record.batch_format import iter_headers
+from exactlog.storage.round import StorageRefused
+from tests.support.partitions import DataDirectory
+
+
+class Put(Struct, frozen=True):
+    """A record: a name and its number, None if it has none any more."""
+
+    name: str
+    number: int | None
+
+    def encode_key(self):
+        return self.name.encode()
+
+    def encode_value(self):
+        return None if self.number is None else str(self.number).encode()
+
+
+class Outcome(Struct, frozen=True):
+    number: int | None
+
+
+class Waiter:
+    def __init__(self):
+        self.told = []
+
+    def answer(self, outcome):
+        self.told.append(outcome.number)
+
+    def fail(self, error_code):
+        self.told.append(error_code)
+
+
+class Numbers:
+    """A machine: numbers by name. A name that is waited for is answered when its timer goes off."""
+
+    def __init__(self):
+        self.head = {}
+        self.committed = {}
+        self.parked = {}
+
+    def put(self, name, number, waiter):
+        return Decision(records=(Put(name, number),), answers=(Answer(waiter, Outcome(number)),))
+
+    def get(self, name, waiter):
+        return Decision(answers=(Answer(waiter, Outcome(self.head.get(name))),))
+
+    def park(self, name, waiter, delay_ms):
+        self.parked[name] = waiter
+        return Decision(timers=(SetTimer(name, delay_ms),))
+
+    def unpark(self, name):
+        self.parked.pop(name)
+        return Decision(timers=(CancelTimer(name),))
+
+    def time_out(self, key, *, now_ms):  # noqa: ARG002
+        return self.put(key, 0, self.parked.pop(key))
+
+    def _take(self, numbers, record):
+        if record.number is None:
+            numbers.pop(record.name, None)
+        else:
+            numbers[record.name] = record.number
+
+    def restore(self, key, value):
+        for numbers in (self.head, self.committed):
+            self._take(numbers, Put(key.decode(), None if value is None else int(value)))
+
+    def replay(self, record):
+        self._take(self.head, record)
+
+    def replay_committed(self, record):
+        self._take(self.committed, record)
+
+    def loaded(self, *, now_ms):  # noqa: ARG002
+        return Decision()
+
+    def reset(self, *, now_ms):  # noqa: ARG002
+        self.head = dict(self.committed)
+        parked, self.parked = self.parked, {}
+        return Decision(answers=tuple(Answer(waiter, Outcome(-1)) for waiter in parked.values()))
+
+    def resign(self):
+        parked, self.parked = self.parked, {}
+        return list(parked.values())
+
+    def live_records(self):
+        return [Put(name, number) for name, number in self.head.items()]
+
+
+class Rounds:
+    """Rounds by hand."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.gathering = []
+
+    def before_next_round(self, gather):
+        self.gathering.append(gather)
+
+    def take(self):
+        gathering, self.gathering = self.gathering, []
+        for gather in gathering:
+            gather()
+        return self.directory.take_round()
+
+    def run(self):
+        taken = self.take()
+        self.finish(taken)
+        return len(taken)
+
+    def finish(self, taken, outcomes=None):
+        self.directory.complete_round(taken, outcomes or self.directory.engine.commit([write for _, write in taken]))
+
+
+class Shard:
+    def __init__(self, directory, partition):
+        self.rounds = Rounds(directory)
+        self.machine = Numbers()
+        self.clock = directory.clock
+        self.timers = Timers(asyncio.get_running_loop(), self.clock)
+        self.partition = partition
+        self.runner = ShardRunner(partition, self.machine, rounds=self.rounds, timers=self.timers, clock=self.clock)
+
+    async def load(self):
+        size_bytes = await load_shard(self.partition, self.machine, is_wanted=lambda: True)
+        self.runner.start(loaded_bytes=size_bytes)
+        return self
+
+    def ask(self, work):
+        waiter = Waiter()
+        self.runner.decide(lambda machine, _: work(machine, waiter))
+        return waiter
+
+    def put(self, name, number):
+        return self.ask(lambda machine, waiter: machine.put(name, number, waiter))
+
+    def get(self, name):
+        return self.ask(lambda machine, waiter: machine.get(name, waiter))
+
+    def park(self, name, delay_ms=100):
+        return self.ask(lambda machine, waiter: machine.park(name, waiter, delay_ms))
+
+
+@pytest.fixture
+def directory():
+    with DataDirectory() as directory:
+        yield directory
+
+
+@pytest.fixture
+async def shard(directory):
+    return await Shard(directory, directory.make()).load()
+
+
+async def test_an_answer_leaves_when_its_records_are_committed(shard):
+    waiter = shard.put("a", 1)
+    taken = shard.rounds.take()
+    assert waiter.told == []
+    assert shard.machine.committed == {}
+
+    shard.rounds.finish(taken)
+    assert waiter.told == [1]
+    assert shard.machine.committed == {"a": 1}
+
+
+async def test_an_answer_without_records_waits_for_what_it_may_tell_of(shard):
+    put, get = shard.put("a", 1), shard.get("a")
+    assert get.told == []
+    shard.rounds.run()
+    assert (put.told, get.told) == ([1], [1])
+    assert shard.get("a").told == [1], "nothing is undecided: it leaves at once"
+
+
+async def test_what_is_decided_while_a_round_runs_is_one_batch_of_the_next(shard):
+    first = shard.put("a", 1)
+    taken = shard.rounds.take()
+    later = [shard.put("b", number) for number in range(50)]
+    shard.rounds.finish(taken)
+    assert first.told == [1]
+    assert [waiter.told for waiter in later] == [[]] * 50
+
+    assert shard.rounds.run() == 1
+    assert [waiter.told for waiter in later] == [[number] for number in range(50)]
+    assert shard.partition.high_watermark == 51
+    batches = shard.partition.committed.read(0, end_offset=51, bytes_max=1 << 20, at_least_one_batch=True)
+    assert [header.record_count for _, header in iter_headers(batches)] == [1, 50]
+
+
+async def test_when_the_disk_refuses_nothing_of_it_happened_and_everybody_is_sent_away(shard):
+    shard.put("a", 1)
+    shard.rounds.run()
+    lost, asked, parked = shard.put("a", 2), shard.get("a"), shard.park("p")
+    taken = shard.rounds.take()
+    later = shard.put("a", 3)
+
+    shard.rounds.finish(taken, [StorageRefused("no space left", 0)])
+    assert lost.told == asked.told == later.told == [ErrorCode.NOT_COORDINATOR]
+    assert parked.told == [-1]
+    assert shard.machine.head == shard.machine.committed == {"a": 1}
+
+    again = shard.put("a", 4)
+    shard.rounds.run()
+    assert again.told == [4]
+    assert shard.machine.committed == {"a": 4}
+
+
+async def test_a_failed_partition_makes_the_shard_unusable(shard):
+    waiter = shard.put("a", 1)
+    shard.partition.fail("on purpose")
+    shard.rounds.take()
+    assert waiter.told == [ErrorCode.NOT_COORDINATOR]
+    assert not shard.runner.is_usable
+
+
+async def test_a_timer_decides_by_itself(shard):
+    waiter = shard.park("p", delay_ms=100)
+    shard.clock.time_ms += 100
+    shard.timers.look()
+    assert waiter.told == []
+    shard.rounds.run()
+    assert waiter.told == [0]
+    assert shard.machine.committed == {"p": 0}
+
+
+async def test_a_timer_that_was_taken_back_decides_nothing(shard):
+    shard.park("p", delay_ms=100)
+    shard.runner.decide(lambda machine, _: machine.unpark("p"))
+    shard.clock.time_ms += 100
+    shard.timers.look()
+    assert shard.machine.head == {}
+
+
+async def test_who_resigns_sends_everybody_away_and_decides_nothing_more(shard):
+    put, parked = shard.put("a", 1), shard.park("p")
+    taken = shard.rounds.take()
+    shard.runner.resign()
+    assert put.told == parked.told == [ErrorCode.NOT_COORDINATOR]
+    assert not shard.runner.is_usable
+
+    shard.rounds.finish(taken)
+    shard.clock.time_ms += 1_000
+    shard.timers.look()
+    assert put.told == parked.told == [ErrorCode.NOT_COORDINATOR], "told once"
+
+
+async def test_rules_that_break_stop_their_shard_and_send_everybody_away(shard):
+    parked = shard.park("p")
+
+    def break_down(machine, now_ms):
+        raise AssertionError("on purpose")
+
+    shard.runner.decide(break_down)
+    assert parked.told == [ErrorCode.NOT_COORDINATOR]
+    assert not shard.runner.is_usable
+
+
+async def test_a_load_finds_what_was_committed(directory, shard):
+    for name, number in (("a", 1), ("b", 2), ("a", 3), ("b", None)):
+        shard.put(name, number)
+        shard.rounds.run()
+    shard.put("c", 4)  # a crash: this one is lost, and nobody was told
+
+    directory.restart()
+    again = await Shard(directory, directory.open()).load()
+    assert again.machine.head == again.machine.committed == {"a": 3}
+
+
+async def test_the_log_is_bounded_by_writing_anew_what_is_live(directory, shard, monkeypatch):
+    monkeypatch.setattr(shard_runner, "COORDINATOR_LOG_BYTES_MAX", 2_000)
+    for number in range(500):
+        waiter = shard.put(f"name-{number % 7}", number)
+        shard.rounds.run()
+        shard.rounds.run()  # the log start moves in a round of its own
+        assert waiter.told == [number]
+
+    partition = shard.partition
+    assert partition.high_watermark - partition.log_start_offset < 60
+    directory.restart()
+    again = await Shard(directory, directory.open()).load()
+    assert again.machine.head == shard.machine.head
+    assert len(again.machine.head) == 7
+
+
+async def test_a_rewrite_that_the_disk_refuses_changes_nothing(directory, shard, monkeypatch):
+    for number in range(20):
+        shard.put(f"name-{number}", number)
+        shard.rounds.run()
+    monkeypatch.setattr(shard_runner, "COORDINATOR_LOG_BYTES_MAX", 100)
+    waiter = shard.put("one", 1)
+    shard.rounds.finish(shard.rounds.take(), [StorageRefused("no space left", 0)])
+    assert waiter.told == [ErrorCode.NOT_COORDINATOR]
+    assert shard.partition.log_start_offset == 0
+
+    waiter = shard.put("one", 2)
+    shard.rounds.run()
+    shard.rounds.run()
+    assert waiter.told == [2]
+    directory.restart()
+    again = await Shard(directory, directory.open()).load()
+    assert again.machine.head == {f"name-{number}": number for number in range(20)} | {"one": 2}
