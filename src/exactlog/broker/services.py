@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from exactlog.broker.fetch_budget import FetchBudget
 from exactlog.broker.producer_ids import ProducerIds
+from exactlog.broker.timers import Timers
 from exactlog.broker.topic_registry import TopicRegistry
 from exactlog.core.config.broker_configs import BrokerConfig
 from exactlog.core.model.authorization import AllowAll, Authorizer
@@ -44,6 +45,7 @@ class BrokerServices(Struct, frozen=True, kw_only=True):
     producer_ids: ProducerIds
     fetch_budget: FetchBudget
     clock: Clock
+    timers: Timers
     metrics: Registry
     advertised: Callable[[], Address]
     """The address this broker tells its clients; known once the server listens."""

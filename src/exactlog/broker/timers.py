@@ -5,11 +5,14 @@ They follow the clock port, not the loop: a test that moves its clock makes them
 
 import asyncio
 import heapq
+import logging
 from collections.abc import Callable, Hashable
 from itertools import count
 from typing import Final
 
 from exactlog.core.model.clock import Clock
+
+_logger = logging.getLogger(__name__)
 
 _STALE_ENTRIES_LEAST: Final = 64  # a heap with more entries that were taken back than live ones is built anew
 
@@ -54,7 +57,7 @@ class Timers:
             entry = self._due.get(key)
             if entry is not None and entry[1] == number:
                 del self._due[key]
-                entry[2]()
+                self._go_off(key, entry[2])
         while self._heap and not self._is_live(*self._heap[0]):
             heapq.heappop(self._heap)
         if self._heap:
@@ -66,6 +69,12 @@ class Timers:
         self._cancel_wake()
         self._due.clear()
         self._heap.clear()
+
+    def _go_off(self, key: Hashable, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception:  # the other timers go on
+            _logger.exception("what was to happen for %s failed", key)
 
     def _is_live(self, _: int, number: int, key: Hashable) -> bool:
         entry = self._due.get(key)

@@ -16,6 +16,7 @@ from exactlog.broker.dispatch import Dispatcher
 from exactlog.broker.fetch_budget import FetchBudget
 from exactlog.broker.producer_ids import ProducerIds
 from exactlog.broker.services import Address, BrokerServices
+from exactlog.broker.timers import Timers
 from exactlog.broker.topic_registry import TopicRegistry
 from exactlog.broker.upkeep import Upkeep
 from exactlog.core.config.broker_configs import BrokerConfig
@@ -158,6 +159,7 @@ class _Parts:
         config = node.config
         self._node = node
         self._loop = asyncio.get_running_loop()
+        self.timers = Timers(self._loop, node.clock)
         self._root = str(config.data_dir) if config.data_dir is not None else _ROOT_IN_MEMORY
         self._flush_mode = FlushMode(config.flush_mode)
         self._executor = ThreadPoolExecutor(_BACKGROUND_THREADS, thread_name_prefix="exactlog-background")
@@ -182,7 +184,6 @@ class _Parts:
         self.committer.bound_uncommitted(
             UNCOMMITTED_BYTES_PER_BROKER_MAX, pause=self.server.pause_reading, resume=self.server.resume_reading
         )
-        self._timers: list[asyncio.TimerHandle] = []
         if self._flush_mode is FlushMode.INTERVAL:
             self._every(config.flush_interval_ms, self.committer.sync)
         self._every(_PRODUCER_EXPIRY_CHECK_MS, self._expire_producers)
@@ -233,6 +234,7 @@ class _Parts:
                 config.fetch_bytes_in_flight_max, bytes_in_flight=lambda: self.server.pending_bytes
             ),
             clock=node.clock,
+            timers=self.timers,
             metrics=node.metrics_registry,
             advertised=lambda: Address(*(config.advertised_address or (node.host, node.port))),
             api_versions=ADVERTISED_VERSIONS,
@@ -240,13 +242,12 @@ class _Parts:
 
     def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
         """Calls `work` again and again until the node ends."""
-        index = len(self._timers)
 
         def go_off() -> None:
-            self._timers[index] = self._loop.call_later(interval_ms / 1000, go_off)
+            self.timers.set(work, interval_ms, go_off)
             work()
 
-        self._timers.append(self._loop.call_later(interval_ms / 1000, go_off))
+        self.timers.set(work, interval_ms, go_off)
 
     def _expire_producers(self) -> None:
         now_ms = self.services.clock.now_ms()
@@ -267,8 +268,7 @@ class _Parts:
         self._close()
 
     def _close(self) -> None:
-        for timer in self._timers:
-            timer.cancel()
+        self.timers.stop()
         self.upkeep.stop()
         self.committer.stop()
         self.engine.close()

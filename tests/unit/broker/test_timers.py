@@ -104,3 +104,17 @@ async def test_nothing_goes_off_after_the_stop(clock):
     timers.set("key", 0, gone.note("later"))
     timers.look()
     assert gone == []
+
+
+async def test_one_that_fails_does_not_keep_the_others_from_going_off(clock, caplog):
+    timers, gone = Timers(asyncio.get_running_loop(), clock), Gone()
+
+    def fail():
+        raise AssertionError("on purpose")
+
+    timers.set("bad", 10, fail)
+    timers.set("good", 20, gone.note("good"))
+    clock.time_ms += 20
+    timers.look()
+    assert gone == ["good"]
+    assert "bad" in caplog.text

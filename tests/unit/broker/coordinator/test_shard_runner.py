@@ -66,7 +66,7 @@ class Numbers:
         self.parked.pop(name)
         return Decision(timers=(CancelTimer(name),))
 
-    def time_out(self, key, *, now_ms):  # noqa: ARG002
+    def time_out(self, key, *, now_ms):
         return self.put(key, 0, self.parked.pop(key))
 
     def _take(self, numbers, record):
@@ -85,10 +85,10 @@ class Numbers:
     def replay_committed(self, record):
         self._take(self.committed, record)
 
-    def loaded(self, *, now_ms):  # noqa: ARG002
+    def loaded(self, *, now_ms):
         return Decision()
 
-    def reset(self, *, now_ms):  # noqa: ARG002
+    def reset(self, *, now_ms):
         self.head = dict(self.committed)
         parked, self.parked = self.parked, {}
         return Decision(answers=tuple(Answer(waiter, Outcome(-1)) for waiter in parked.values()))
