@@ -10,7 +10,12 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 CACHE = PROJECT / ".cache"
 
-WHERE_TO_GET = {"java": "a JDK, 17 or later", "mvn": "Apache Maven", "go": "Go, 1.26 or later"}
+WHERE_TO_GET = {
+    "java": "a JDK, 17 or later",
+    "javac": "a JDK, 17 or later",
+    "mvn": "Apache Maven",
+    "go": "Go, 1.26 or later",
+}
 
 
 class PeerMissingError(Exception):

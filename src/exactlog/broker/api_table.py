@@ -9,16 +9,26 @@ from msgspec import Struct
 from exactlog.broker.apis import (
     api_versions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     fetch,
     find_coordinator,
+    heartbeat,
     init_producer_id,
+    join_group,
+    leave_group,
+    list_groups,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     produce,
+    sync_group,
 )
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.codec.message_schema import Message
@@ -70,6 +80,16 @@ API_TABLE: Final[Mapping[int, BrokerApi]] = MappingProxyType(
         ApiKey.INIT_PRODUCER_ID: _serve(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, init_producer_id.__doc__),
         ApiKey.DESCRIBE_CONFIGS: _serve(ApiKey.DESCRIBE_CONFIGS, describe_configs.handle, describe_configs.__doc__),
         ApiKey.DESCRIBE_CLUSTER: _serve(ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle, describe_cluster.__doc__),
+        ApiKey.OFFSET_COMMIT: _serve(ApiKey.OFFSET_COMMIT, offset_commit.handle, offset_commit.__doc__),
+        ApiKey.OFFSET_FETCH: _serve(ApiKey.OFFSET_FETCH, offset_fetch.handle, offset_fetch.__doc__),
+        ApiKey.JOIN_GROUP: _serve(ApiKey.JOIN_GROUP, join_group.handle, join_group.__doc__),
+        ApiKey.HEARTBEAT: _serve(ApiKey.HEARTBEAT, heartbeat.handle, heartbeat.__doc__),
+        ApiKey.LEAVE_GROUP: _serve(ApiKey.LEAVE_GROUP, leave_group.handle, leave_group.__doc__),
+        ApiKey.SYNC_GROUP: _serve(ApiKey.SYNC_GROUP, sync_group.handle, sync_group.__doc__),
+        ApiKey.DESCRIBE_GROUPS: _serve(ApiKey.DESCRIBE_GROUPS, describe_groups.handle, describe_groups.__doc__),
+        ApiKey.LIST_GROUPS: _serve(ApiKey.LIST_GROUPS, list_groups.handle, list_groups.__doc__),
+        ApiKey.DELETE_GROUPS: _serve(ApiKey.DELETE_GROUPS, delete_groups.handle, delete_groups.__doc__),
+        ApiKey.OFFSET_DELETE: _serve(ApiKey.OFFSET_DELETE, offset_delete.handle, offset_delete.__doc__),
     }
 )
 """Every API that is served, by key. Look up with any int: an `ApiKey` is one."""

@@ -5,6 +5,7 @@ from uuid import UUID, uuid4
 
 from msgspec import Struct
 
+from exactlog.broker.coordinator.groups import GroupCoordinator
 from exactlog.broker.fetch_budget import FetchBudget
 from exactlog.broker.producer_ids import ProducerIds
 from exactlog.broker.timers import Timers
@@ -41,6 +42,7 @@ class BrokerServices(Struct, frozen=True, kw_only=True):
     leader_epoch: int
     """The leader epoch of every partition here: one more at every start."""
     topics: TopicRegistry
+    groups: GroupCoordinator
     rounds: RoundCommitter
     producer_ids: ProducerIds
     fetch_budget: FetchBudget

@@ -8,7 +8,7 @@ between two steps is finished or undone at the next start.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from uuid import UUID
@@ -90,6 +90,7 @@ class TopicRegistry:
         self._catalog_thread = ThreadPoolExecutor(1, thread_name_prefix="exactlog-catalog")
         self._opening_threads = ThreadPoolExecutor(_OPENING_THREADS, thread_name_prefix="exactlog-open")
         self._changing = asyncio.Lock()
+        self._on_deleted: list[Callable[[Topic], None]] = []
         metrics.gauge("exactlog_topics", "Topics.", read=lambda: len(self._by_name))
         metrics.gauge("exactlog_partitions_open", "Partitions that are open.", read=lambda: len(self.open_partitions()))
         metrics.gauge(
@@ -249,9 +250,15 @@ class TopicRegistry:
                 partition = self._partitions.pop(key, None)
                 if isinstance(partition, PartitionLog):
                     await partition.retire()
+            for callback in self._on_deleted:
+                callback(topic)
             await self._on_catalog_thread(
                 partial(self._remove_or_leave_files, topic.name, topic.topic_id, topic.partition_count)
             )
+
+    def when_deleted(self, callback: Callable[[Topic], None]) -> None:
+        """Calls back whenever a topic has been deleted, before its name is free again."""
+        self._on_deleted.append(callback)
 
     async def _on_catalog_thread(self, work: partial[None]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._catalog_thread, work)

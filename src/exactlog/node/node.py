@@ -12,10 +12,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from exactlog.broker.api_table import ADVERTISED_VERSIONS
+from exactlog.broker.coordinator.groups import GroupCoordinator
 from exactlog.broker.dispatch import Dispatcher
 from exactlog.broker.fetch_budget import FetchBudget
 from exactlog.broker.producer_ids import ProducerIds
-from exactlog.broker.services import Address, BrokerServices
+from exactlog.broker.services import Address, BrokerServices, random_topic_id
 from exactlog.broker.timers import Timers
 from exactlog.broker.topic_registry import TopicRegistry
 from exactlog.broker.upkeep import Upkeep
@@ -178,6 +179,15 @@ class _Parts:
             on_sync_failed=node.on_sync_failed,
         )
         self.topics = self._load_topics(leader_epoch)
+        self.groups = GroupCoordinator(
+            config=config,
+            topics=self.topics,
+            rounds=self.committer,
+            timers=self.timers,
+            clock=node.clock,
+            metrics=node.metrics_registry,
+            new_topic_id=random_topic_id,
+        )
         self.services = self._assemble_services(leader_epoch)
         self.dispatcher = Dispatcher(self.services)
         self.server = TcpServer(self.dispatcher, _network_limits(config), node.metrics_registry, node.clock)
@@ -228,6 +238,7 @@ class _Parts:
             cluster_id=_cluster_id(self.catalog),
             leader_epoch=leader_epoch,
             topics=self.topics,
+            groups=self.groups,
             rounds=self.committer,
             producer_ids=ProducerIds(self.catalog, self._executor),
             fetch_budget=FetchBudget(
@@ -256,6 +267,7 @@ class _Parts:
 
     async def stop(self) -> None:
         """Ends everything in order."""
+        self.groups.resign()
         await self.server.stop(drain_ms=DRAIN_MS)
         await self.dispatcher.stop()
         await self.committer.flush()

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 
 from msgspec import Struct
 
-from exactlog.broker.coordinator.asking import Gathering, Later, ask
+from exactlog.broker.asking import Gathering, Later, ask
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.codec.message_schema import Message
 from exactlog.core.group.requests import ErrorAnswer

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from exactlog.broker.coordinator.asking import Gathering, Later, read_when_committed
+from exactlog.broker.asking import Gathering, Later, read_when_committed
 from exactlog.broker.coordinator.groups import Runner
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.codec.message_schema import Message

@@ -1,25 +1,58 @@
 """FindCoordinator (key 10), versions 0 to 6.
 
 Does: names the broker that coordinates a group (type 0) or a transactional id (type 1): on a single node, this one.
-Errors: INVALID_REQUEST (an empty key, an unknown type).
+Errors: INVALID_REQUEST (an empty key, an unknown type), COORDINATOR_NOT_AVAILABLE (the disk refuses the groups' topic).
 Versions: 1 key types; 4 several keys at once, whose errors stand in their own entries.
 Not done: share groups (type 2).
 """
 
+import logging
+from collections.abc import Coroutine
+
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import KafkaError
+from exactlog.core.model.topic_name import CONSUMER_OFFSETS
 from exactlog.core.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 
+_logger = logging.getLogger(__name__)
+
 SEVERAL_KEYS_SINCE = 4
 GROUP, TRANSACTION = 0, 1
 
 
-def handle(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """Answers with this broker."""
+def handle(
+    request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
+    """Answers with this broker; who is the first to look for a group's waits until there is a topic for them."""
+    if request.key_type == GROUP and context.broker.topics.by_name(CONSUMER_OFFSETS) is None:
+        return _make_topic_and_answer(request, context)
+    return _answer(request, context)
+
+
+async def _make_topic_and_answer(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+    try:
+        await context.broker.groups.ensure_topic()
+    except KafkaError as error:
+        _logger.error("there can be no groups: %s", error)
+        return _refuse_all(request, context, error)
+    return _answer(request, context)
+
+
+def _refuse_all(request: FindCoordinatorRequest, context: RequestContext, error: KafkaError) -> FindCoordinatorResponse:
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if context.api_version >= SEVERAL_KEYS_SINCE:
+        return FindCoordinatorResponse(
+            coordinators=tuple(_refused(key, str(error), code) for key in request.coordinator_keys)
+        )
+    return FindCoordinatorResponse(error_code=code, error_message=str(error), node_id=-1, host="", port=-1)
+
+
+def _answer(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     if context.api_version >= SEVERAL_KEYS_SINCE:
         return FindCoordinatorResponse(
             coordinators=tuple(_find(key, request.key_type, context) for key in request.coordinator_keys)
@@ -45,7 +78,5 @@ def _find(key: str, key_type: int, context: RequestContext) -> Coordinator:
     )
 
 
-def _refused(key: str, reason: str) -> Coordinator:
-    return Coordinator(
-        key=key, node_id=-1, host="", port=-1, error_code=ErrorCode.INVALID_REQUEST, error_message=reason
-    )
+def _refused(key: str, reason: str, error_code: ErrorCode = ErrorCode.INVALID_REQUEST) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=error_code, error_message=reason)

@@ -6,7 +6,7 @@ REBALANCE_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_L
 Versions: 3 static members.
 """
 
-from exactlog.broker.coordinator.asking import Later, RequestWaiter, ask
+from exactlog.broker.asking import Later, RequestWaiter, ask
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.group.requests import ErrorAnswer
 from exactlog.core.group.requests import HeartbeatRequest as LifeSign

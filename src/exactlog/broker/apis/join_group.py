@@ -9,7 +9,7 @@ Versions: 1 a rebalance timeout of its own; 4 a first join comes back with a mem
 (KIP-345); 9 a leader that need not assign (KIP-814).
 """
 
-from exactlog.broker.coordinator.asking import Later, RequestWaiter, ask
+from exactlog.broker.asking import Later, RequestWaiter, ask
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.group.requests import Client, JoinAnswer, JoinRequest
 from exactlog.core.group.shard import GroupShard

@@ -6,7 +6,7 @@ COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS.
 Versions: to 2 one member, whose error is the answer's; 3 many, each with its own, also static ones (KIP-345).
 """
 
-from exactlog.broker.coordinator.asking import Later, RequestWaiter, ask
+from exactlog.broker.asking import Later, RequestWaiter, ask
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.group.requests import LeaveAnswer
 from exactlog.core.group.requests import LeaveRequest as Leaving

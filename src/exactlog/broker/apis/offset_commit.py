@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from exactlog.broker.coordinator.asking import Later, RequestWaiter, ask
+from exactlog.broker.asking import Later, RequestWaiter, ask
 from exactlog.broker.request_context import RequestContext
-from exactlog.broker.topic_registry import Topic
 from exactlog.core.group.requests import CommitAnswer, CommitRequest, NewOffset
 from exactlog.core.group.shard import GroupShard
 from exactlog.core.model.authorization import Operation, ResourceType
@@ -30,6 +29,7 @@ from exactlog.core.protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+GROUP_NOT_FOUND_SINCE = 9
 TOPIC_IDS_SINCE = 10
 
 
@@ -62,6 +62,7 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommi
         member_id=request.member_id,
         group_instance_id=request.group_instance_id,
         retention_ms=request.retention_time_ms if request.retention_time_ms >= 0 else None,
+        understands_missing_group=context.api_version >= GROUP_NOT_FOUND_SINCE,
         offsets=offsets,
     )
 
@@ -85,7 +86,7 @@ def _look_up(topic: OffsetCommitRequestTopic, context: RequestContext) -> Iterat
     for part in topic.partitions:
         if refusal is not ErrorCode.NONE:
             yield _Asked(part, refusal)
-        elif not _has_partition(found, part.partition_index):
+        elif found is None or not 0 <= part.partition_index < found.partition_count:
             yield _Asked(part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
             yield _Asked(
@@ -95,12 +96,9 @@ def _look_up(topic: OffsetCommitRequestTopic, context: RequestContext) -> Iterat
                     Offset(part.committed_offset),
                     part.committed_leader_epoch,
                     part.committed_metadata or "",
+                    found.topic_id,
                 ),
             )
-
-
-def _has_partition(topic: Topic | None, index: int) -> bool:
-    return topic is not None and 0 <= index < topic.partition_count
 
 
 def _respond(request: OffsetCommitRequest, errors: Sequence[Sequence[ErrorCode]]) -> OffsetCommitResponse:

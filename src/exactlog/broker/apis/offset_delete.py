@@ -6,7 +6,7 @@ GROUP_SUBSCRIBED_TO_TOPIC, UNKNOWN_TOPIC_OR_PARTITION, NOT_COORDINATOR, COORDINA
 COORDINATOR_LOAD_IN_PROGRESS.
 """
 
-from exactlog.broker.coordinator.asking import Later, RequestWaiter, ask
+from exactlog.broker.asking import Later, RequestWaiter, ask
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.group.requests import DeleteOffsetsAnswer, DeleteOffsetsRequest
 from exactlog.core.group.shard import GroupShard

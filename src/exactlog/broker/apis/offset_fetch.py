@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from exactlog.broker.coordinator.asking import Gathering, Later, read_when_committed
+from exactlog.broker.asking import Gathering, Later, read_when_committed
 from exactlog.broker.coordinator.groups import Runner
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.codec.message_schema import Message
@@ -19,7 +19,7 @@ from exactlog.core.group.requests import CommittedOffset
 from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.decisions import Waiter
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.ids import Offset, TopicPartition
+from exactlog.core.model.ids import ZERO_UUID, Offset, TopicPartition
 from exactlog.core.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -67,10 +67,13 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> Later:
 def _groups_of(request: OffsetFetchRequest, context: RequestContext) -> Sequence[OffsetFetchRequestGroup]:
     if context.api_version >= SEVERAL_GROUPS_SINCE:
         return request.groups
-    topics = request.topics and [
-        OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics
-    ]
-    return [OffsetFetchRequestGroup(group_id=request.group_id, topics=None if topics is None else tuple(topics))]
+    topics = None
+    if request.topics is not None:
+        topics = tuple(
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        )
+    return [OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)]
 
 
 def _read(
@@ -153,14 +156,23 @@ def _topic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=tuple(
-            _partition(
-                index,
-                _NOTHING if error_code is not ErrorCode.NONE else offsets.get(TopicPartition(name, index), _NOTHING),
-                error_code,
-            )
+            _partition(index, _find(offsets, TopicPartition(name, index), error_code, context), error_code)
             for index in topic.partition_indexes
         ),
     )
+
+
+def _find(
+    offsets: Mapping[TopicPartition, CommittedOffset],
+    key: TopicPartition,
+    error_code: ErrorCode,
+    context: RequestContext,
+) -> CommittedOffset:
+    """What is committed for a partition; what was committed in a deleted topic of that name does not count."""
+    found = offsets.get(key, _NOTHING)
+    topic = context.broker.topics.by_name(key.topic)
+    is_of_another = topic is not None and found.topic_id not in (ZERO_UUID, topic.topic_id)
+    return _NOTHING if error_code is not ErrorCode.NONE or is_of_another else found
 
 
 def _partition(index: int, offset: CommittedOffset, error_code: ErrorCode) -> OffsetFetchResponsePartitions:

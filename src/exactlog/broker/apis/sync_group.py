@@ -8,7 +8,7 @@ COORDINATOR_LOAD_IN_PROGRESS.
 Versions: 3 static members; 5 the member says which protocol it takes the group to use (KIP-559).
 """
 
-from exactlog.broker.coordinator.asking import Later, RequestWaiter, ask
+from exactlog.broker.asking import Later, RequestWaiter, ask
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.group.requests import SyncAnswer, SyncRequest
 from exactlog.core.group.shard import GroupShard

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from exactlog.broker.coordinator.loading import load_shard
 from exactlog.broker.coordinator.shard_runner import ShardRunner
-from exactlog.broker.partition_lookup import OPENING_WAIT_S
 from exactlog.broker.timers import Timers
 from exactlog.broker.topic_registry import Topic, TopicRegistry
 from exactlog.core.config.broker_configs import BrokerConfig
@@ -34,6 +33,9 @@ _logger = logging.getLogger(__name__)
 Runner = ShardRunner[GroupShard]
 
 _EXPIRY: Final = "offsets-expiry"
+
+LOAD_WAIT_S: Final = 5.0
+"""How long a request waits for its shard; where that takes longer, clients are told to try again."""
 
 
 class GroupCoordinator:
@@ -127,7 +129,7 @@ class GroupCoordinator:
         if task is None:
             task = self._loading[index] = asyncio.ensure_future(self._load(index))
             task.add_done_callback(lambda _: self._loading.pop(index, None))
-        done, _ = await asyncio.wait([task], timeout=OPENING_WAIT_S)
+        done, _ = await asyncio.wait([task], timeout=LOAD_WAIT_S)
         return task.result() if done else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
     async def _load(self, index: int) -> Runner | ErrorCode:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from exactlog.broker.coordinator.machine import Machine
+from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.record.batch_format import iter_headers
 from exactlog.core.record.record_format import decode_records
@@ -23,7 +24,8 @@ async def load_shard(partition: PartitionLog, machine: Machine, *, is_wanted: Ca
         DecodeError: a record is not in any known schema.
         OSError: the partition cannot be read.
     """
-    offset, end_offset, size_bytes = partition.log_start_offset, partition.high_watermark, 0
+    offset: int = partition.log_start_offset
+    end_offset, size_bytes = partition.high_watermark, 0
     while offset < end_offset and is_wanted():
         batches = partition.committed.read(
             offset, end_offset=end_offset, bytes_max=_READ_BYTES, at_least_one_batch=True
@@ -41,7 +43,7 @@ async def load_shard(partition: PartitionLog, machine: Machine, *, is_wanted: Ca
     return size_bytes
 
 
-def _restore(machine: Machine, batches: "memoryview | bytes | bytearray", position: int, *, from_offset: int) -> None:
+def _restore(machine: Machine, batches: Buffer, position: int, *, from_offset: int) -> None:
     for record in decode_records(batches, position):
         if record.offset >= from_offset and record.key is not None:
             machine.restore(record.key, record.value)

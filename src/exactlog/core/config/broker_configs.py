@@ -70,8 +70,13 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     producer_id_expiration_ms: int = DAY_MS
     group_initial_rebalance_delay_ms: int = 0
     group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_max_size: int = limits.GROUP_MEMBERS_MAX
+    offset_metadata_max_bytes: int = 4_096
     offsets_topic_num_partitions: int = 1
     offsets_retention_minutes: int = 10_080
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_topic_segment_bytes: int = limits.COORDINATOR_SEGMENT_BYTES
     connections_max: int = limits.CONNECTIONS_MAX
     connections_max_idle_ms: int = limits.CONNECTION_IDLE_MS_MAX
     socket_request_max_bytes: int = limits.FRAME_BYTES_MAX

@@ -1,14 +1,18 @@
 """What a group coordinator is asked, and what it answers: the requests of the protocol without their versions."""
 
 from collections.abc import Mapping
+from uuid import UUID
 
 from msgspec import Struct
 
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.ids import Offset, TopicPartition
+from exactlog.core.model.ids import ZERO_UUID, Offset, TopicPartition
 
 NO_GENERATION = -1
 """The generation of a committer that is no member (KIP-211)."""
+
+NO_EXPIRY = -1
+"""No time of its own to expire at, or after: the broker's retention rules."""
 
 
 class Client(Struct, frozen=True):
@@ -109,6 +113,8 @@ class NewOffset(Struct, frozen=True):
     offset: Offset
     leader_epoch: int
     metadata: str
+    topic_id: UUID = ZERO_UUID
+    """Of the topic when it was committed to; all zeros where it is not known."""
 
 
 class CommitRequest(Struct, frozen=True, kw_only=True):
@@ -118,6 +124,10 @@ class CommitRequest(Struct, frozen=True, kw_only=True):
     generation_id: int
     member_id: str
     group_instance_id: str | None
+    retention_ms: int | None = None
+    """How long these offsets are kept, where the client says so (OffsetCommit versions 2 to 4); None: the broker does."""
+    understands_missing_group: bool = False
+    """Whether a generation of an unknown group is answered GROUP_ID_NOT_FOUND (OffsetCommit from version 9)."""
     offsets: tuple[NewOffset, ...]
 
 
@@ -148,6 +158,8 @@ class CommittedOffset(Struct, frozen=True):
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_EXPIRY
+    topic_id: UUID = ZERO_UUID
 
 
 class MemberDescription(Struct, frozen=True, kw_only=True):

@@ -38,7 +38,11 @@ FINDINGS_PER_TABLE_MAX: Final = 1_000  # of damage, and of notes: more than anyb
 PACKS_OPEN_MAX: Final = 16  # of one table that is read: a descriptor and 8 KB each; a binary search meets the same few
 
 # --- coordinators --------------------------------------------------------------------------------------------
-COORDINATOR_LOG_BYTES_MAX: Final = 8 * 1024 * 1024  # appended; then what is live is written anew: a load reads this much
+COORDINATOR_LOG_BYTES_MAX: Final = (
+    8 * 1024 * 1024
+)  # appended; then what is live is written anew: a load reads this much
+COORDINATOR_SEGMENT_BYTES: Final = 16 * 1024 * 1024  # Kafka: 100 MiB; what was rewritten leaves the disk sooner
+GROUP_MEMBERS_MAX: Final = 10_000  # Kafka has no bound; with so many a leader's answer is a megabyte already
 
 # --- catalog -------------------------------------------------------------------------------------------------
 TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka's: room for suffixes below the 255 of file systems

@@ -18,6 +18,16 @@ INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"}
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+_INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+
+
+def is_internal(name: str) -> bool:
+    """Whether it is a coordinator's topic: clients read it, and only the broker writes it."""
+    return name in _INTERNAL
+
+
 def reason_name_is_invalid(name: str) -> str | None:
     """Return why a topic cannot have this name, as a clause to follow "the topic name is invalid: "; None if it can."""
     if not name:

@@ -1,0 +1,37 @@
+"""A decision while it is being made."""
+
+from collections.abc import Hashable
+
+from msgspec import Struct
+
+from exactlog.core.model.decisions import Answer, CancelTimer, CoordinatorRecord, Decision, SetTimer, Waiter
+
+
+class Draft:
+    """Collects what is to be done."""
+
+    def __init__(self, *, now_ms: int) -> None:
+        self.now_ms = now_ms
+        self._records: list[CoordinatorRecord] = []
+        self._answers: list[Answer] = []
+        self._timers: dict[Hashable, SetTimer | CancelTimer] = {}
+
+    def record(self, record: CoordinatorRecord) -> None:
+        """Has a record written."""
+        self._records.append(record)
+
+    def answer(self, waiter: Waiter, outcome: Struct) -> None:
+        """Has somebody told."""
+        self._answers.append(Answer(waiter, outcome))
+
+    def set_timer(self, key: Hashable, delay_ms: int) -> None:
+        """Has a timer go off so long from now; the last word about a key counts."""
+        self._timers[key] = SetTimer(key, delay_ms)
+
+    def cancel_timer(self, key: Hashable) -> None:
+        """Has a timer taken back."""
+        self._timers[key] = CancelTimer(key)
+
+    def decision(self) -> Decision:
+        """All of it."""
+        return Decision(tuple(self._records), tuple(self._answers), tuple(self._timers.values()))

@@ -1,0 +1,22 @@
+"""The bounds that a group coordinator holds its groups to."""
+
+from typing import Final
+
+from msgspec import Struct
+
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
+"""How long a member waits for its first generation before it is given up: Kafka's, against clients that went away."""
+
+MEMBER_ID_PREFIX_LENGTH_MAX: Final = 1_000
+"""Characters of a client or instance id that go into member ids: with the rest it must fit into a string of Kafka."""
+
+
+class GroupLimits(Struct, frozen=True):
+    """Kafka's settings for groups, with Kafka's defaults except for the delay."""
+
+    session_timeout_ms_min: int = 6_000
+    session_timeout_ms_max: int = 1_800_000
+    initial_rebalance_delay_ms: int = 0
+    members_max: int = 2**31 - 1
+    offset_metadata_bytes_max: int = 4_096
+    offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1_000

@@ -1,0 +1,273 @@
+"""The groups of one partition of `__consumer_offsets`: a coordinator as pure rules.
+
+What a request does to a group's members takes effect at once and is forgotten by a restart, up to what is written: a
+generation with its assignments, an empty group, offsets. Those are decided as records. Whoever runs the shard replays
+the records of a decision before it asks for another one, and replays them as committed once they are; the answers leave
+then. Where a round fails, `reset` goes back to what is committed.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+
+from exactlog.core.group.classic_group import ClassicGroup, GroupState
+from exactlog.core.group.committed_offsets import commit_offsets, delete_group, delete_offsets, expire_offsets
+from exactlog.core.group.draft import Draft
+from exactlog.core.group.group_record import (
+    GroupMetadataRecord,
+    GroupRecord,
+    OffsetCommitRecord,
+    UnknownRecord,
+    decode_record,
+)
+from exactlog.core.group.group_table import GroupTable
+from exactlog.core.group.joining import join
+from exactlog.core.group.limits import GroupLimits
+from exactlog.core.group.membership import heartbeat, leave, sync
+from exactlog.core.group.rebalancing import (
+    join_timed_out,
+    restart_session,
+    session_timed_out,
+    start_rebalance,
+    sync_timed_out,
+)
+from exactlog.core.group.requests import (
+    CommitAnswer,
+    CommitRequest,
+    CommittedOffset,
+    DeleteOffsetsRequest,
+    ErrorAnswer,
+    GroupDescription,
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    LeaveRequest,
+    SyncAnswer,
+    SyncRequest,
+)
+from exactlog.core.group.timer_keys import JoinTimer, SessionTimer, SyncTimer
+from exactlog.core.model.decisions import CoordinatorRecord, Decision, Waiter
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import InvariantError
+from exactlog.core.model.ids import TopicPartition
+
+__all__ = ["GroupLimits", "GroupShard"]
+
+
+class GroupShard:
+    """Decides about groups by head, what was decided; shows offsets by committed, what a round made good."""
+
+    def __init__(self, limits: GroupLimits, *, new_id: Callable[[], str]) -> None:
+        self._limits = limits
+        self._new_id = new_id
+        self._head = GroupTable()
+        self._committed = GroupTable()
+        self._groups: dict[str, ClassicGroup] = {}
+
+    # --- what members ask ---------------------------------------------------------------------------------------
+
+    def join(self, request: JoinRequest, waiter: Waiter, *, now_ms: int) -> Decision:
+        """JoinGroup: a `JoinAnswer`, now or when the rebalance is done."""
+        draft = Draft(now_ms=now_ms)
+        join(self._groups, request, waiter, new_id=self._new_id, limits=self._limits, draft=draft)
+        return draft.decision()
+
+    def sync(self, request: SyncRequest, waiter: Waiter, *, now_ms: int) -> Decision:
+        """SyncGroup: a `SyncAnswer`, now or when the leader has assigned."""
+        draft = Draft(now_ms=now_ms)
+        group, missing = self._member_group(request.group_id)
+        if group is None:
+            draft.answer(waiter, SyncAnswer(error_code=missing))
+        else:
+            sync(group, request, waiter, draft)
+        return draft.decision()
+
+    def heartbeat(self, request: HeartbeatRequest, waiter: Waiter, *, now_ms: int) -> Decision:
+        """Heartbeat: an `ErrorAnswer`."""
+        draft = Draft(now_ms=now_ms)
+        group, missing = self._member_group(request.group_id)
+        draft.answer(waiter, ErrorAnswer(missing if group is None else heartbeat(group, request, draft)))
+        return draft.decision()
+
+    def leave(self, request: LeaveRequest, waiter: Waiter, *, now_ms: int) -> Decision:
+        """LeaveGroup: a `LeaveAnswer`."""
+        draft = Draft(now_ms=now_ms)
+        group, missing = self._member_group(request.group_id)
+        if missing is ErrorCode.INVALID_GROUP_ID:
+            draft.answer(waiter, LeaveAnswer(error_code=missing))
+        elif group is None:
+            draft.answer(waiter, LeaveAnswer(members=(missing,) * len(request.members)))
+        else:
+            draft.answer(waiter, LeaveAnswer(members=leave(group, request, self._limits, draft)))
+        return draft.decision()
+
+    def commit_offsets(self, request: CommitRequest, waiter: Waiter, *, now_ms: int) -> Decision:
+        """OffsetCommit: a `CommitAnswer`."""
+        draft = Draft(now_ms=now_ms)
+        errors = commit_offsets(self._groups.get(request.group_id), request, self._limits, draft)
+        draft.answer(waiter, CommitAnswer(errors))
+        return draft.decision()
+
+    # --- what operators ask -------------------------------------------------------------------------------------
+
+    def delete_offsets(self, request: DeleteOffsetsRequest, waiter: Waiter, *, now_ms: int) -> Decision:
+        """OffsetDelete: a `DeleteOffsetsAnswer`."""
+        draft = Draft(now_ms=now_ms)
+        offsets = self._head.offsets(request.group_id)
+        draft.answer(waiter, delete_offsets(self._groups.get(request.group_id), offsets, request, draft))
+        return draft.decision()
+
+    def delete_group(self, group_id: str, waiter: Waiter, *, now_ms: int) -> Decision:
+        """DeleteGroups, of one group: an `ErrorAnswer`."""
+        draft = Draft(now_ms=now_ms)
+        error = delete_group(self._groups.get(group_id), self._head.offsets(group_id), draft)
+        draft.answer(waiter, ErrorAnswer(error))
+        return draft.decision()
+
+    def force_rebalance(self, group_id: str, *, now_ms: int) -> Decision:
+        """Has the members of a group join again, as if something had changed. One without members is left alone."""
+        draft = Draft(now_ms=now_ms)
+        group = self._groups.get(group_id)
+        if group is not None and group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
+            start_rebalance(group, self._limits, draft)
+        return draft.decision()
+
+    # --- what time asks -----------------------------------------------------------------------------------------
+
+    def time_out(self, key: Hashable, *, now_ms: int) -> Decision:
+        """A timer that was set has gone off."""
+        draft = Draft(now_ms=now_ms)
+        match key:
+            case SessionTimer(group_id, member_id) if group_id in self._groups:
+                session_timed_out(self._groups[group_id], member_id, self._limits, draft)
+            case JoinTimer(group_id) if group_id in self._groups:
+                join_timed_out(self._groups[group_id], self._limits, draft)
+            case SyncTimer(group_id) if group_id in self._groups:
+                sync_timed_out(self._groups[group_id], self._limits, draft)
+        return draft.decision()
+
+    def expire_offsets(self, *, now_ms: int) -> Decision:
+        """Lets go of offsets that have been kept for long enough, and of groups that have nothing left."""
+        draft = Draft(now_ms=now_ms)
+        for group in self._groups.values():
+            expire_offsets(group, self._head.offsets(group.group_id), self._limits, draft)
+        return draft.decision()
+
+    def delete_topic(self, topic: str, *, now_ms: int) -> Decision:
+        """Lets go of all offsets in a topic that is no more."""
+        draft = Draft(now_ms=now_ms)
+        for group_id in self._head.groups_with_offsets():
+            for topic_partition in self._head.offsets(group_id):
+                if topic_partition.topic == topic:
+                    draft.record(OffsetCommitRecord(group_id, topic_partition, None))
+        return draft.decision()
+
+    # --- what can be seen ---------------------------------------------------------------------------------------
+
+    def describe(self, group_id: str) -> GroupDescription | None:
+        """A group by head; None where there is none."""
+        group = self._groups.get(group_id)
+        return None if group is None else group.describe()
+
+    def groups(self) -> list[GroupDescription]:
+        """All groups by head."""
+        return [group.describe() for group in self._groups.values()]
+
+    def offsets(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """A group's offsets by committed; none for one that is not known."""
+        return self._committed.offsets(group_id)
+
+    # --- the log ------------------------------------------------------------------------------------------------
+
+    def restore(self, key: bytes, value: bytes | None) -> None:
+        """Takes in one record of the log while it is loaded: it is committed, so onto both.
+
+        Raises:
+            DecodeError: the bytes are not such a record.
+        """
+        record = decode_record(key, value)
+        self.replay(record)
+        self.replay_committed(record)
+
+    def replay(self, record: CoordinatorRecord) -> None:
+        """Takes a decided record in, onto head."""
+        decided = _group_record(record)
+        self._head.replay(decided)
+        match decided:
+            case GroupMetadataRecord(group_id, None):
+                self._groups.pop(group_id, None)
+            case GroupMetadataRecord(group_id, metadata):
+                self._group(group_id).replay(metadata)
+            case OffsetCommitRecord(group_id, _, CommittedOffset()):
+                self._group(group_id)
+
+    def replay_committed(self, record: CoordinatorRecord) -> None:
+        """Takes the same record in, onto committed."""
+        self._committed.replay(_group_record(record))
+
+    def live_records(self) -> Iterator[CoordinatorRecord]:
+        """Head's live values: written anew, they make everything before them superfluous."""
+        return self._head.live_records()
+
+    def loaded(self, *, now_ms: int) -> Decision:
+        """All of the log has been restored: its members have a session to show that they still live.
+
+        A group that is larger than is allowed now rebalances, so that the last to join find no room.
+        """
+        draft = Draft(now_ms=now_ms)
+        for group in self._groups.values():
+            for member in group.members.values():
+                restart_session(group, member, draft)
+            if len(group.members) > self._limits.members_max:
+                start_rebalance(group, self._limits, draft)
+        return draft.decision()
+
+    def reset(self, *, now_ms: int) -> Decision:
+        """What was decided and is not committed never happened. Who waits is sent to look for the coordinator again."""
+        draft = Draft(now_ms=now_ms)
+        for group in self._groups.values():
+            _abandon(group, draft)
+        committed, self._head, self._groups = self._committed, GroupTable(), {}
+        for record in committed.live_records():
+            self.replay(record)
+        for group in self._groups.values():
+            for member in group.members.values():
+                restart_session(group, member, draft)
+        return draft.decision()
+
+    def resign(self) -> list[Waiter]:
+        """The shard is given up: everybody who still waits for something."""
+        waiting = [
+            waiter for group in self._groups.values() for waiter in (*group.joins.values(), *group.syncs.values())
+        ]
+        for group in self._groups.values():
+            group.joins.clear()
+            group.syncs.clear()
+        return waiting
+
+    # --- groups -------------------------------------------------------------------------------------------------
+
+    def _group(self, group_id: str) -> ClassicGroup:
+        return self._groups.setdefault(group_id, ClassicGroup(group_id))
+
+    def _member_group(self, group_id: str) -> tuple[ClassicGroup | None, ErrorCode]:
+        """The group that a member speaks to, or what to tell one that there is not."""
+        if not group_id:
+            return None, ErrorCode.INVALID_GROUP_ID
+        return self._groups.get(group_id), ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def _group_record(record: CoordinatorRecord) -> GroupRecord:
+    if not isinstance(record, OffsetCommitRecord | GroupMetadataRecord | UnknownRecord):
+        raise InvariantError(f"no record of a group coordinator: {record!r}")
+    return record
+
+
+def _abandon(group: ClassicGroup, draft: Draft) -> None:
+    for member_id, waiter in group.joins.items():
+        draft.answer(waiter, JoinAnswer(error_code=ErrorCode.NOT_COORDINATOR, member_id=member_id))
+    for waiter in group.syncs.values():
+        draft.answer(waiter, SyncAnswer(error_code=ErrorCode.NOT_COORDINATOR))
+    for member_id in (*group.members, *group.pending):
+        draft.cancel_timer(SessionTimer(group.group_id, member_id))
+    draft.cancel_timer(JoinTimer(group.group_id))
+    draft.cancel_timer(SyncTimer(group.group_id))
