@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from demo.exchange import PARTITIONS, TOPIC, Crash, Sender, create_topic, read_back
 from demo.flight_table import ARCHIVE, PACKAGE, VERSION, Flight, fetch_archive, read_flights
+from demo.group_reading import GroupReading, read_as_group
 from demo.served_broker import ServedBroker
 from demo.story import DemoFailedError, Story
 from demo.versions import append_expecting, audit, read_as_of, versions_of
@@ -84,6 +85,7 @@ def run(story: Story, *, folder: Path) -> dict[str, Any]:
         serve(story, broker)
         crash = send_through_a_crash(story, broker, flights)
         partitions, comparison = read_back_and_compare(story, broker, flights)
+        reading = read_by_group(story, broker, partitions, folder=folder)
         travel = travel_in_time(story, folder / "data", partitions[SHOWN_PARTITION])
         conflicts = expect_versions(story, broker)
         verified = verify(story, folder / "data", records=len(flights))
@@ -95,6 +97,9 @@ def run(story: Story, *, folder: Path) -> dict[str, Any]:
         "acknowledged_at_kill": crash.acknowledged,
         "in_flight_at_kill": crash.in_flight,
         "broker_away_seconds": round(crash.away_seconds, 2),
+        "group_records": reading.records,
+        "group_read_again": reading.read_again,
+        "group_takeover_seconds": round(reading.away_seconds, 1),
         "versions": travel.versions,
         "as_of_version": travel.version,
         "as_of_records": travel.records,
@@ -171,8 +176,25 @@ def compare(sent: Iterable[Flight], received: Iterable[Flight]) -> Comparison:
     )
 
 
+def read_by_group(
+    story: Story, broker: ServedBroker, partitions: Sequence[Sequence[Flight]], *, folder: Path
+) -> GroupReading:
+    """Step 5: a consumer group of two, of which one is killed.
+
+    Raises:
+        DemoFailedError: a record was missed.
+    """
+    story.step("A consumer group of two reads them all, and one of the two is killed")
+    reading = read_as_group(story, broker, partitions, folder=folder)
+    story.tell(
+        f"{reading.records:,} records noted, 0 missed; {reading.read_again:,} noted twice: those that the killed member had "
+        "read and not committed"
+    )
+    return reading
+
+
 def travel_in_time(story: Story, data: Path, records: Sequence[Flight]) -> TimeTravel:
-    """Step 5: the log is a versioned table; one partition as it was before.
+    """Step 6: the log is a versioned table; one partition as it was before.
 
     Raises:
         DemoFailedError: the earlier version is not the beginning of the partition.
@@ -194,7 +216,7 @@ def travel_in_time(story: Story, data: Path, records: Sequence[Flight]) -> TimeT
 
 
 def expect_versions(story: Story, broker: ServedBroker) -> int:
-    """Step 6: of two writers that expect the same version, one wins.
+    """Step 7: of two writers that expect the same version, one wins.
 
     Raises:
         DemoFailedError: both did, or none.
@@ -210,7 +232,7 @@ def expect_versions(story: Story, broker: ServedBroker) -> int:
 
 
 def verify(story: Story, data: Path, *, records: int) -> int:
-    """Step 7: an audit of every byte, every delta commit and every checkpoint, beside the running broker.
+    """Step 8: an audit of every byte, every delta commit and every checkpoint, beside the running broker.
 
     Raises:
         DemoFailedError: something is damaged, or not all records are there.

@@ -41,6 +41,8 @@ def test_every_flight_comes_back_exactly_once(tmp_path: Path) -> None:
     assert (shown["duplicates"], shown["missing"]) == (0, 0)
     assert 0 < shown["acknowledged_at_kill"] < shown["records"]
     assert shown["in_flight_at_kill"] > 0
+    assert shown["group_records"] == shown["records"]
+    assert shown["group_takeover_seconds"] > 0
     assert 0 < shown["as_of_version"] < shown["versions"]
     assert 0 < shown["as_of_records"] < shown["records"]
     assert list(tmp_path.iterdir()) == []
