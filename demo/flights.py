@@ -187,8 +187,8 @@ def read_by_group(
     story.step("A consumer group of two reads them all, and one of the two is killed")
     reading = read_as_group(story, broker, partitions, folder=folder)
     story.tell(
-        f"{reading.records:,} records noted, 0 missed; {reading.read_again:,} noted twice: those that the killed member had "
-        "read and not committed"
+        f"{reading.records:,} records noted, 0 missed; {reading.read_again:,} noted twice: "
+        "what the killed member had read and not committed"
     )
     return reading
 

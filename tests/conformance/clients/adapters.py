@@ -14,7 +14,6 @@ from tests.conformance.clients.program_adapter import ClientProgram
 from tests.peers import PROJECT
 from tests.peers.go_programs import build_go_program
 from tests.peers.java_programs import java_client_cases
-from tests.peers.kcat import kcat
 
 JAVA_CLIENTS = {"java-4.4": "4.4.0", "java-3.9": "3.9.2"}
 
@@ -48,11 +47,8 @@ class Client(NamedTuple):
     is_peer: bool = False
 
 
-def _python_member(name):
-    def command(bootstrap_servers):
-        return [sys.executable, "-m", "tests.conformance.clients.python_member", name, bootstrap_servers]
-
-    return command
+def _python(module, *arguments):
+    return lambda bootstrap_servers: [sys.executable, "-m", f"{__package__}.{module}", *arguments, bootstrap_servers]
 
 
 def _java(version):
@@ -83,7 +79,7 @@ NO_RAW_REQUESTS = dict.fromkeys(["client_apis", "refusals"], "its administration
 CLIENTS: Mapping[str, Client] = {
     "confluent-kafka": Client(
         ConfluentKafka,
-        _python_member("confluent-kafka"),
+        _python("python_member", "confluent-kafka"),
         cannot={
             "log_sizes": "librdkafka has no DescribeLogDirs",
             "producers": "librdkafka has no DescribeProducers",
@@ -91,10 +87,10 @@ CLIENTS: Mapping[str, Client] = {
         }
         | NO_RAW_REQUESTS,
     ),
-    "kafka-python": Client(KafkaPython, _python_member("kafka-python"), cannot=NO_RAW_REQUESTS),
+    "kafka-python": Client(KafkaPython, _python("python_member", "kafka-python"), cannot=NO_RAW_REQUESTS),
     "aiokafka": Client(
         Aiokafka,
-        _python_member("aiokafka"),
+        _python("python_member", "aiokafka"),
         cannot={
             "list_offset": "its administration has no ListOffsets",
             "incremental settings": "it has AlterConfigs only",
@@ -126,8 +122,8 @@ CLIENTS: Mapping[str, Client] = {
         | NO_RAW_REQUESTS,
     ),
     "kcat": Client(
-        lambda _: None,
-        kcat,
+        lambda bootstrap_servers: None,
+        _python("kcat_member"),
         cannot=dict.fromkeys(
             FEATURES - {"member", "static member", "cooperative", "roundrobin"},
             "a command line; what it does besides membership has cases of its own",

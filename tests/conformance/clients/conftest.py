@@ -1,21 +1,86 @@
-"""Each test of this directory runs with each Python client."""
+"""Each case runs with every client that can (`adapters.py`), against exactlog. With `--long` it runs against Apache
+Kafka as well: what a case expects is what Kafka does.
+"""
 
+import contextlib
 import uuid
 
 import pytest
 
-from tests.conformance.clients.adapters import ADAPTERS
+from tests.conformance.clients.adapters import CLIENTS, FEATURES
+from tests.conformance.clients.face import Membership
+from tests.conformance.clients.members import Members
+from tests.peers.gate import skip_without_peer
+
+JUDGE_MARKS = (pytest.mark.long, pytest.mark.peer, pytest.mark.xdist_group("apache_kafka"))
 
 
-@pytest.fixture(params=ADAPTERS.values(), ids=ADAPTERS.keys())
-def client(request, exactlog_broker):
+def pytest_configure(config):
+    config.addinivalue_line("markers", "needs(*features): what a case takes; it runs with the clients that can")
+    config.addinivalue_line("markers", "only_exactlog: a case that Apache Kafka is not asked")
+
+
+def pytest_generate_tests(metafunc):
+    if "client_name" not in metafunc.fixturenames:
+        return
+    needed = {feature for mark in metafunc.definition.iter_markers("needs") for feature in mark.args}
+    assert needed <= FEATURES, needed - FEATURES
+    runs = []
+    for name, client in CLIENTS.items():
+        if not needed.isdisjoint(client.cannot):
+            continue
+        marks = [pytest.mark.peer] if client.is_peer else []
+        runs.append(pytest.param(name, "exactlog", id=name, marks=marks))
+        if metafunc.definition.get_closest_marker("only_exactlog") is None:
+            runs.append(pytest.param(name, "apache-kafka", id=f"{name}-apache-kafka", marks=JUDGE_MARKS))
+    metafunc.parametrize(("client_name", "broker_name"), runs)
+
+
+@pytest.fixture
+def broker_name():
+    """The broker of a case that is not run for each client."""
+    return "exactlog"
+
+
+@pytest.fixture
+def bootstrap_servers(request, broker_name):
+    """Where the broker of this case is."""
+    fixture = {"exactlog": "exactlog_broker", "apache-kafka": "apache_kafka"}[broker_name]
+    return request.getfixturevalue(fixture).bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def open_clients():
+    """Adapters that stay open for the whole run: a program costs a second to start."""
+    with contextlib.ExitStack() as stack:
+        opened = {}
+
+        def open_client(name, address):
+            if (name, address) not in opened:
+                with skip_without_peer():
+                    adapter = CLIENTS[name].open(address)
+                stack.callback(getattr(adapter, "close", lambda: None))
+                opened[name, address] = adapter
+            return opened[name, address]
+
+        yield open_client
+
+
+@pytest.fixture
+def client(open_clients, client_name, bootstrap_servers):
     """One of the clients, told where the broker is."""
-    return request.param(exactlog_broker.bootstrap_servers)
+    return open_clients(client_name, bootstrap_servers)
+
+
+@pytest.fixture
+def control(open_clients, bootstrap_servers):
+    """A client that makes what a case needs and looks at what came of it, where that is not what the case is about."""
+    return open_clients("confluent-kafka", bootstrap_servers)
 
 
 @pytest.fixture
 def new_name():
-    """A topic name that nothing has."""
+    """A name that no topic and no group has."""
     return f"client-{uuid.uuid4().hex}"
 
 
@@ -24,3 +89,22 @@ def topic(client, new_name):
     """A topic of one partition, made by the client under test."""
     client.create_topic(new_name)
     return new_name
+
+
+@pytest.fixture
+def members():
+    """The members of the group of this case."""
+    with Members() as all_of_them:
+        yield all_of_them
+
+
+@pytest.fixture
+def join(members, bootstrap_servers, new_name):
+    """Starts a member: ``join(client name, its client id, topics, **membership)``."""
+
+    def join_group(client_name, client_id, topics, **more):
+        with skip_without_peer():
+            command = CLIENTS[client_name].member_command(bootstrap_servers)
+        return members.join(command, Membership(topics=topics, group=new_name, client_id=client_id, **more))
+
+    return join_group
