@@ -12,8 +12,8 @@ import struct
 import sys
 import time
 import uuid
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 from exactlog.client.ports import ClientSettings
 from exactlog.client.wire.addresses import Address
@@ -117,10 +117,10 @@ async def run_load(address: str, frames: list[bytes], seconds: float) -> dict[st
     """Requests a second and their times, over one connection for each frame."""
     place = address_of(address)
     loop = asyncio.get_running_loop()
-    requesters = [
-        (await loop.create_connection(lambda frame=frame: Requester(frame), place.host, place.port))[1]
-        for frame in frames
-    ]
+    requesters = []
+    for frame in frames:
+        _, requester = await loop.create_connection(partial(Requester, frame), place.host, place.port)
+        requesters.append(requester)
     await asyncio.sleep(WARM_UP_S)
     for requester in requesters:
         requester.times.clear()
@@ -278,11 +278,9 @@ async def measure_requests(address: str, what: str, *, connections: int, seconds
             await member.find_coordinator()
             await member.join()
             members.append(member)
-        frames = {
-            "offset-commit": lambda member: frame_of(setting.commit(member), 7),
-            "heartbeat": lambda member: frame_of(member.heartbeat(), 3),
-        }
-        return await run_load(address, [frames[what](member) for member in members], seconds)
+        if what == "heartbeat":
+            return await run_load(address, [frame_of(member.heartbeat(), 3) for member in members], seconds)
+        return await run_load(address, [frame_of(setting.commit(member), 7) for member in members], seconds)
 
 
 async def measure_rebalance(address: str, *, members: int, repetitions: int) -> dict[str, float]:
@@ -295,7 +293,7 @@ async def measure_rebalance(address: str, *, members: int, repetitions: int) -> 
             await group[0].find_coordinator()
             await group[0].join()
             following = [asyncio.create_task(group[0].follow())]
-            stack.callback(lambda tasks=following: [task.cancel() for task in tasks])
+            stack.callback(partial(_cancel, following))
             for member in group[1:]:
                 await member.join()
                 following.append(asyncio.create_task(member.follow()))
@@ -308,8 +306,16 @@ async def measure_rebalance(address: str, *, members: int, repetitions: int) -> 
     return {"rebalance_ms": statistics.median(times)}
 
 
+def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+
+
 async def _wait_until_stable(group: list[Member]) -> None:
-    while not all(member.is_stable for member in group) or len({member.generation_id for member in group}) > 1:
+    def is_stable() -> bool:
+        return all(member.is_stable for member in group) and len({member.generation_id for member in group}) == 1
+
+    while not is_stable():  # noqa: ASYNC110  ten members that each say so would be more
         await asyncio.sleep(0.001)
 
 
@@ -323,21 +329,14 @@ def main() -> int:
     parser.add_argument("--members", type=int, default=10)
     parser.add_argument("--repetitions", type=int, default=5)
     arguments = parser.parse_args()
-    work: Callable[[], Awaitable[dict[str, float]]]
     if arguments.what == "rebalance":
-        work = lambda: measure_rebalance(  # noqa: E731
-            arguments.address, members=arguments.members, repetitions=arguments.repetitions
-        )
+        work = measure_rebalance(arguments.address, members=arguments.members, repetitions=arguments.repetitions)
     else:
-        work = lambda: measure_requests(  # noqa: E731
+        work = measure_requests(
             arguments.address, arguments.what, connections=arguments.connections, seconds=arguments.seconds
         )
-
-    async def run() -> dict[str, float]:
-        return await work()
-
     try:
-        print(json.dumps(asyncio.run(run())))
+        print(json.dumps(asyncio.run(work)))
     except LoadError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""exactlog beside Apache Kafka in one run: produce, consume, start-up, memory.
+"""exactlog beside Apache Kafka in one run: produce, consume, small requests, start-up, memory.
 
 Every repetition starts all servers anew and takes the systems in another order; the table shows medians. Results go
 to bench/results/ as JSON, and with --markdown into docs/performance.md.
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench.report import Measurements, describe_machine, text_table, update_page
 from bench.systems import ALL_SYSTEMS, EXACTLOG_COMMIT, KAFKA, System, SystemKind, embedded_start_ms, resident
-from bench.workloads import Case, Load, all_cases
+from bench.workloads import REQUESTS, Case, Load, all_cases, run_rebalance, run_requests
 from tests.peers import PROJECT, PeerMissingError
 from tests.peers.go_programs import build_go_program
 
@@ -37,7 +37,7 @@ def main() -> int:
         for repetition in range(repetitions):
             turn = repetition % len(kinds)
             print(f"run {repetition + 1} of {repetitions}", file=sys.stderr)
-            measure([*kinds[turn:], *kinds[:turn]], cases, load, measurements)
+            measure([*kinds[turn:], *kinds[:turn]], cases, load, measurements, arguments)
     except PeerMissingError as missing:
         print(f"bench: {missing}; --no-peer measures exactlog alone", file=sys.stderr)
         return 1
@@ -62,7 +62,13 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def measure(kinds: Sequence[SystemKind], cases: Sequence[Case], load: Load, measurements: Measurements) -> None:
+def measure(
+    kinds: Sequence[SystemKind],
+    cases: Sequence[Case],
+    load: Load,
+    measurements: Measurements,
+    arguments: argparse.Namespace,
+) -> None:
     """One repetition: start every system, then every case on each of them in turn."""
     with ExitStack() as stack:
         systems: dict[SystemKind, System] = {}
@@ -80,8 +86,22 @@ def measure(kinds: Sequence[SystemKind], cases: Sequence[Case], load: Load, meas
                 result = load.run(case, systems[kind])
                 measurements.add(f"{case.name}, records/s", kind, result["records_per_s"])
                 print(f"  {case.name:<28} {kind.name:<20} {result['records_per_s']:>12,.0f} records/s", file=sys.stderr)
+        measure_requests(systems, measurements, only=arguments.only, quick=arguments.quick)
         for kind in kinds:
             measurements.add("resident, after all that, MB", kind, resident(systems[kind]))
+
+
+def measure_requests(systems: dict[SystemKind, System], measurements: Measurements, *, only: str, quick: bool) -> None:
+    """Small requests, and a group that rebalances."""
+    for what in REQUESTS:
+        for kind, system in systems.items():
+            if only in f"requests/{what}":
+                number = run_requests(what, system, quick=quick)
+                measurements.add(f"requests/{what}, requests/s", kind, number)
+                print(f"  requests/{what:<19} {kind.name:<20} {number:>12,.0f} requests/s", file=sys.stderr)
+    for kind, system in systems.items():
+        if only in "group rebalance":
+            measurements.add("group rebalance, 10 members and one more, ms", kind, run_rebalance(system))
 
 
 def keep(measurements: Measurements, machine: dict[str, str]) -> Path:

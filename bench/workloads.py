@@ -29,6 +29,13 @@ RECORDS = {
 WARM_UP_RECORDS = 100_000
 QUICK_SHARE = 10  # with --quick: a tenth of the records
 
+REQUESTS = ("metadata", "produce", "fetch", "offset-commit", "heartbeat")
+"""What the small load generator sends, in the order of the table."""
+
+REQUEST_CONNECTIONS = 32
+REQUEST_SECONDS = 5
+REBALANCE_MEMBERS = 10
+
 LIBRDKAFKA_LOAD = (sys.executable, str(Path(__file__).with_name("librdkafka_load.py")))
 
 
@@ -118,6 +125,35 @@ class Load:
 
     def _loadgen(self, verb: Verb, system: System, topic: str) -> list[str]:
         return [str(self.loadgen), verb, "-broker", system.address, "-topic", topic, "-pid", str(system.pid)]
+
+
+def run_requests(what: str, system: System, *, quick: bool) -> float:
+    """Requests a second of one kind, from `REQUEST_CONNECTIONS` connections that each wait for their answer.
+
+    Raises:
+        MeasurementError: the broker did not answer as it should.
+    """
+    seconds = REQUEST_SECONDS / QUICK_SHARE if quick else REQUEST_SECONDS
+    options = ("--connections", str(REQUEST_CONNECTIONS), "--seconds", str(seconds))
+    return _run_request_load(system, what, *options)["requests_per_s"]
+
+
+def run_rebalance(system: System) -> float:
+    """How long a group of `REBALANCE_MEMBERS` takes to be stable again when one more comes, in ms.
+
+    Raises:
+        MeasurementError: the group does not come together.
+    """
+    return _run_request_load(system, "rebalance", "--members", str(REBALANCE_MEMBERS))["rebalance_ms"]
+
+
+def _run_request_load(system: System, what: str, *options: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "bench.request_load", system.address, what, *options]
+    result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, text=True)
+    if result.returncode != 0:
+        raise MeasurementError(f"{what}: {result.stderr.strip()}")
+    outcome: dict[str, float] = json.loads(result.stdout)
+    return outcome
 
 
 def _run(command: list[str], case: Case) -> dict[str, Any]:
