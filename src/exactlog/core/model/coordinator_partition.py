@@ -17,5 +17,7 @@ def java_string_hash(text: str) -> int:
 
 def coordinator_partition(key: str, partition_count: int) -> int:
     """The partition: the hash's absolute value (of the least number: 0), modulo their count."""
+    if partition_count == 1:
+        return 0
     found = java_string_hash(key)
     return 0 if found == -_SIGN else abs(found) % partition_count
