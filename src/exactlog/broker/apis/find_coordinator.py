@@ -74,7 +74,11 @@ def _find(key: str, key_type: int, context: RequestContext) -> Coordinator:
         return _refused(key, "The transactional id is empty.")
     address = context.broker.advertised()
     return Coordinator(
-        key=key, node_id=context.broker.node_id, host=address.host, port=address.port, error_message=None
+        key=key,
+        node_id=context.broker.node_id,
+        host=address.host,
+        port=address.port,
+        error_message="" if context.api_version >= SEVERAL_KEYS_SINCE else "NONE",  # as Apache Kafka says it
     )
 
 

@@ -113,5 +113,6 @@ def _respond(request: OffsetCommitRequest, errors: Sequence[Sequence[ErrorCode]]
                 ),
             )
             for topic, of_topic in zip(request.topics, errors, strict=True)
+            if topic.partitions
         )
     )

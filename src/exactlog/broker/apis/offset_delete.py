@@ -26,6 +26,8 @@ def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDelet
     """Takes them away."""
     if not context.allows(Operation.DELETE, ResourceType.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not request.group_id:
+        return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     refusals = {
         TopicPartition(topic.name, part.partition_index): _refusal(topic.name, part.partition_index, context)
         for topic in request.topics
@@ -53,6 +55,7 @@ def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDelet
                     ),
                 )
                 for topic in request.topics
+                if topic.partitions
             )
         )
 

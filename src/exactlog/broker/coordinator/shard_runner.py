@@ -11,15 +11,18 @@ up to there. Replaying from there gives the same state.
 
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Final, Generic
+
+from msgspec import Struct
 
 from exactlog.broker.coordinator.machine import AnyMachine
 from exactlog.broker.timers import Timers
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.decisions import Answer, CoordinatorRecord, Decision, SetTimer
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import EncodeError
 from exactlog.core.model.ids import TimestampMs
 from exactlog.core.model.limits import COORDINATOR_LOG_BYTES_MAX
 from exactlog.core.record.batch_builder import NewRecord, build_batch
@@ -30,6 +33,13 @@ from exactlog.storage.round_committer import RoundCommitter
 _logger = logging.getLogger(__name__)
 
 _REWRITE_BATCH_RECORDS: Final = 5_000  # about half a megabyte: no batch of a rewrite is too large for a reader
+
+
+class _Decided(Struct, frozen=True):
+    """A record that is on its way into the log, and how it is written there."""
+
+    record: CoordinatorRecord
+    encoded: NewRecord
 
 
 class ShardRunner(Generic[AnyMachine]):
@@ -48,7 +58,7 @@ class ShardRunner(Generic[AnyMachine]):
         self._timers = timers
         self._clock = clock
         self._timer_keys: set[Hashable] = set()
-        self._forming: list[CoordinatorRecord] = []
+        self._forming: list[_Decided] = []
         self._is_gathering = False
         self._decided = 0
         """How many records have been decided, ever; an answer waits for this count to be committed."""
@@ -82,11 +92,18 @@ class ShardRunner(Generic[AnyMachine]):
 
     def carry_out(self, decision: Decision) -> None:
         """Does what was decided just now; nothing else may have happened since."""
+        try:
+            records = self._encode(decision.records)
+        except EncodeError as error:  # before anything of it has happened: it concerns who asked, and nobody else
+            _logger.error("%s: a decision cannot be written down: %s", self._partition.topic_partition, error)
+            for answer in decision.answers:
+                answer.waiter.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         for record in decision.records:
             self.machine.replay(record)
-        if decision.records:
-            self._forming += decision.records
-            self._decided += len(decision.records)
+        if records:
+            self._forming += records
+            self._decided += len(records)
             if not self._is_gathering:
                 self._is_gathering = True
                 self._rounds.before_next_round(self._append_forming)
@@ -117,18 +134,29 @@ class ShardRunner(Generic[AnyMachine]):
         """A round is about to start: what was decided until now becomes one batch of it."""
         self._is_gathering = False
         records, self._forming = self._forming, []
-        if not records or self._is_resigned:
-            return
+        if records and not self._is_resigned:
+            try:
+                self._append_batch(records)
+            except Exception:  # the round goes on with what others have for it
+                _logger.critical("%s: the coordinator stops", self._partition.topic_partition, exc_info=True)
+                self.resign()
+
+    def _append_batch(self, records: list[_Decided]) -> None:
         end_offset = self._append(records, then=partial(self._on_committed, records))
         if end_offset is not None and self._log_bytes > max(COORDINATOR_LOG_BYTES_MAX, 2 * self._live_bytes):
             self._rewrite(end_offset)
 
-    def _append(self, records: list[CoordinatorRecord], *, then: Callable[[], None]) -> int | None:
-        """Appends one batch and calls `then` once it is committed; gives the offset behind it, None if refused."""
+    def _encode(self, records: Iterable[CoordinatorRecord]) -> list[_Decided]:
         now_ms = TimestampMs(self._clock.now_ms())
-        batch = build_batch(
-            [NewRecord(key=record.encode_key(), value=record.encode_value(), timestamp_ms=now_ms) for record in records]
-        )
+        return [
+            _Decided(record, NewRecord(key=record.encode_key(), value=record.encode_value(), timestamp_ms=now_ms))
+            for record in records
+        ]
+
+    def _append(self, records: list[_Decided], *, then: Callable[[], None]) -> int | None:
+        """Appends one batch and calls `then` once it is committed; gives the offset behind it, None if refused."""
+        now_ms = self._clock.now_ms()
+        batch = build_batch([decided.encoded for decided in records])
         self._log_bytes += len(batch)
         outcome = self._partition.append(decode_header(batch), memoryview(batch), now_ms=now_ms)
         term = self._term
@@ -147,9 +175,9 @@ class ShardRunner(Generic[AnyMachine]):
         self._partition.when_committed(when_committed)
         return outcome.base_offset + len(records)
 
-    def _on_committed(self, records: list[CoordinatorRecord]) -> None:
-        for record in records:
-            self.machine.replay_committed(record)
+    def _on_committed(self, records: list[_Decided]) -> None:
+        for decided in records:
+            self.machine.replay_committed(decided.record)
         self._committed += len(records)
         while self._waiting and self._waiting[0][0] <= self._committed:
             self._waiting.popleft()[1](ErrorCode.NONE)
@@ -169,7 +197,7 @@ class ShardRunner(Generic[AnyMachine]):
         """Writes all that is live at the end of the log, which is `start`, and lets go of what stands before."""
         self._log_bytes = 0
         term = self._term
-        live = list(self.machine.live_records())
+        live = self._encode(self.machine.live_records())
         for at in range(0, len(live), _REWRITE_BATCH_RECORDS):
             if self._append(live[at : at + _REWRITE_BATCH_RECORDS], then=_nothing) is None:
                 return

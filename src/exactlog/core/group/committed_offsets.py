@@ -1,6 +1,7 @@
 """OffsetCommit, OffsetDelete and DeleteGroups, and what becomes of offsets that nobody needs any more."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from exactlog.core.group.classic_group import NO_TIMESTAMP, ClassicGroup, GroupState
 from exactlog.core.group.draft import Draft
@@ -20,6 +21,8 @@ from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.ids import TopicPartition
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
+
+_TIMESTAMP_MS_MAX: Final = 2**63 - 1
 
 
 def commit_offsets(
@@ -104,12 +107,15 @@ def _check_committer(group: ClassicGroup | None, request: CommitRequest) -> Erro
 def _commit_one(new: NewOffset, request: CommitRequest, limits: GroupLimits, draft: Draft) -> ErrorCode:
     if len(new.metadata) > limits.offset_metadata_bytes_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    expires_ms = NO_EXPIRY
+    if request.retention_ms is not None:
+        expires_ms = min(draft.now_ms + request.retention_ms, _TIMESTAMP_MS_MAX)
     committed = CommittedOffset(
         offset=new.offset,
         leader_epoch=new.leader_epoch,
         metadata=new.metadata,
         commit_timestamp_ms=draft.now_ms,
-        expire_timestamp_ms=NO_EXPIRY if request.retention_ms is None else draft.now_ms + request.retention_ms,
+        expire_timestamp_ms=expires_ms,
         topic_id=new.topic_id,
     )
     draft.record(OffsetCommitRecord(request.group_id, new.topic_partition, committed))

@@ -11,6 +11,7 @@ from exactlog.broker.coordinator.shard_runner import ShardRunner
 from exactlog.broker.timers import Timers
 from exactlog.core.model.decisions import Answer, CancelTimer, Decision, SetTimer
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import EncodeError
 from exactlog.core.record.batch_format import iter_headers
 from exactlog.storage.round import StorageRefused
 from tests.support.partitions import DataDirectory
@@ -312,3 +313,19 @@ async def test_a_rewrite_that_the_disk_refuses_changes_nothing(directory, shard,
     directory.restart()
     again = await Shard(directory, directory.open()).load()
     assert again.machine.head == {f"name-{number}": number for number in range(20)} | {"one": 2}
+
+
+async def test_a_decision_that_cannot_be_written_down_fails_alone(shard):
+    class Unwritable(Put, frozen=True):
+        def encode_value(self):
+            raise EncodeError("on purpose")
+
+    def put(machine, waiter):
+        return Decision(records=(Put("a", 9), Unwritable("b", 1)), answers=(Answer(waiter, Outcome(1)),))
+
+    shard.put("a", 1)
+    refused, later = shard.ask(put), shard.put("c", 2)
+    assert refused.told == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    shard.rounds.run()
+    assert later.told == [2]
+    assert shard.machine.head == shard.machine.committed == {"a": 1, "c": 2}
