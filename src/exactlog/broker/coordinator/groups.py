@@ -182,17 +182,17 @@ class GroupCoordinator:
                 runner.resign()
             self._runners.clear()
             return
-        task = asyncio.ensure_future(self._drop_offsets(topic.name))
+        task = asyncio.ensure_future(self._drop_offsets(topic.name, topic.topic_id))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _drop_offsets(self, topic: str) -> None:
+    async def _drop_offsets(self, topic: str, topic_id: UUID) -> None:
         runners = await self.load_all()
         if isinstance(runners, ErrorCode):
             _logger.error("offsets in the deleted topic %s stay: %s", topic, runners.name)
             return
         for runner in runners:
-            runner.decide(lambda shard, now_ms: shard.delete_topic(topic, now_ms=now_ms))
+            runner.decide(lambda shard, now_ms: shard.delete_topic(topic, topic_id=topic_id, now_ms=now_ms))
 
     def force_rebalance(self, group_id: str) -> bool:
         """Makes a group rebalance now, as if a member had come; False where nobody has asked for the group yet."""

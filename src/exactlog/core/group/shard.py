@@ -7,6 +7,7 @@ then. Where a round fails, `reset` goes back to what is committed.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from uuid import UUID
 
 from exactlog.core.group.classic_group import ClassicGroup, GroupState
 from exactlog.core.group.committed_offsets import commit_offsets, delete_group, delete_offsets, expire_offsets
@@ -48,7 +49,7 @@ from exactlog.core.group.timer_keys import JoinTimer, SessionTimer, SyncTimer
 from exactlog.core.model.decisions import CoordinatorRecord, Decision, Waiter
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
-from exactlog.core.model.ids import TopicPartition
+from exactlog.core.model.ids import ZERO_UUID, TopicPartition
 
 __all__ = ["GroupLimits", "GroupShard"]
 
@@ -152,12 +153,13 @@ class GroupShard:
             expire_offsets(group, self._head.offsets(group.group_id), self._limits, draft)
         return draft.decision()
 
-    def delete_topic(self, topic: str, *, now_ms: int) -> Decision:
-        """Lets go of all offsets in a topic that is no more."""
+    def delete_topic(self, topic: str, *, topic_id: UUID = ZERO_UUID, now_ms: int) -> Decision:
+        """Lets go of all offsets in a topic that is no more, not of those in a new one of its name, where ids tell."""
         draft = Draft(now_ms=now_ms)
         for group_id in self._head.groups_with_offsets():
-            for topic_partition in self._head.offsets(group_id):
-                if topic_partition.topic == topic:
+            for topic_partition, committed in self._head.offsets(group_id).items():
+                is_of_another = topic_id != ZERO_UUID and committed.topic_id not in {topic_id, ZERO_UUID}
+                if topic_partition.topic == topic and not is_of_another:
                     draft.record(OffsetCommitRecord(group_id, topic_partition, None))
         return draft.decision()
 
