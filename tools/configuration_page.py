@@ -45,15 +45,20 @@ place it was set in and what is valid. A key that goes by two names may be given
 Kafka's names are kept where Kafka has one. A key marked *not yet* is checked, kept and shown to clients that ask, and
 does nothing so far.
 
+A key marked *dynamic* can be changed while the broker runs, by AlterConfigs or IncrementalAlterConfigs on the broker,
+or on the broker without a name, which stands for all of them (`kafka-configs --alter --entity-type brokers`). What is
+set that way comes before all of the above, is kept in the catalog, acts at once, and also after the next start.
+
 ## Broker
 
 {broker_table}
 
 ## Topic
 
-Set when a topic is created (`exactlog topic create orders -c retention.ms=60000`, or by any Kafka client). What is not
-set comes from the broker key in the fourth column, else from the default. Names, types, defaults and ranges are those
-of Apache Kafka 4.4, but `segment.bytes` may be as small as in Kafka 3.9, so that a test can fill segments quickly.
+Set when a topic is created (`exactlog topic create orders -c retention.ms=60000`, or by any Kafka client), and changed
+at any time later by AlterConfigs and IncrementalAlterConfigs; a change acts at once. What is not set comes from the
+broker key in the fourth column, else from the default. Names, types, defaults and ranges are those of Apache Kafka 4.4,
+but `segment.bytes` may be as small as in Kafka 3.9, so that a test can fill segments quickly.
 
 {topic_table}
 """
@@ -80,7 +85,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterable[s
 
 def _broker_row(key: ConfigKey) -> Sequence[str]:
     names = ", ".join(f"`{name}`" for name in (key.name, *key.aliases))
-    return names, key.type.name.lower(), _default(key), _valid(key), _meaning(key)
+    return names, key.type.name.lower(), _default(key), _valid(key), ("*Dynamic.* " * key.is_dynamic) + _meaning(key)
 
 
 def _topic_row(key: ConfigKey) -> Sequence[str]:

@@ -9,13 +9,14 @@ ends up where it would have been. In the long run, the machine stops a second ti
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.deltalog.append_terms import Committed
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DamageError
 from exactlog.core.model.ids import TopicPartition
-from exactlog.storage.settings import FlushMode
+from exactlog.storage.settings import FLUSH_MODE_KEY, FlushMode
 from exactlog.storage.table_reader import TableReader
 from exactlog.storage.vacuum import vacuum
 from exactlog.testing.failing_filesystem import FailingFilesystem
@@ -40,7 +41,7 @@ PRODUCERS = 3
 OTHER = TopicPartition("another", 0)
 OTHER_DIRECTORY = "/data/topic=another-part=0"
 
-APPEND, TERMS, EXPECT, REMOVE, SWEEP, OTHER_TOPIC, RESTART, VACUUM = (
+APPEND, TERMS, EXPECT, REMOVE, SWEEP, OTHER_TOPIC, RESTART, VACUUM, CONFIGURE = (
     "append",
     "terms",
     "expect",
@@ -49,6 +50,7 @@ APPEND, TERMS, EXPECT, REMOVE, SWEEP, OTHER_TOPIC, RESTART, VACUUM = (
     "other topic",
     "restart",
     "vacuum",
+    "configure",
 )
 SCRIPT = (
     (APPEND, 1),
@@ -57,6 +59,7 @@ SCRIPT = (
     (EXPECT, 1),
     (OTHER_TOPIC, 0),
     (APPEND, 4),
+    (CONFIGURE, 390),
     (RESTART, 0),
     (APPEND, 2),
     (REMOVE, 5),
@@ -74,6 +77,7 @@ SHORT_SCRIPT = (
     (TERMS, 2),
     (APPEND, 3),
     (REMOVE, -1),
+    (CONFIGURE, 390),
     (OTHER_TOPIC, 0),
     (SWEEP, 4),
     (VACUUM, 1),
@@ -101,6 +105,7 @@ class Client:
         self.script = script
         self.sequences = sequences_of(script)
         self.place = 0  # in the script
+        self.config = CONFIG  # what the catalog says
         self.is_created = False
         self.acknowledged = 0  # records, from offset 0 on
         self.log_start = 0
@@ -145,7 +150,7 @@ class Life:
         return True
 
     def start(self):
-        self.disk = DataDirectory(self.filesystem, config=CONFIG, flush_mode=self.flush_mode, **SETTINGS)
+        self.disk = DataDirectory(self.filesystem, config=self.client.config, flush_mode=self.flush_mode, **SETTINGS)
         for deleted in self.disk.store.prepare():
             self.disk.store.remove_deleted(deleted)
         if not self.client.is_created:
@@ -191,6 +196,14 @@ class Life:
         assert self.disk.move_log_start(self.partition, client.start_under_way) is ErrorCode.NONE
         client.log_start, client.start_under_way = client.start_under_way, None
 
+    def do_configure(self, segment_bytes):
+        config = replace(CONFIG, overrides={"segment.bytes": str(segment_bytes)}, segment_bytes=segment_bytes)
+        self.disk.config = self.client.config = config  # the catalog comes first
+        self.disk.store.apply(self.partition, config)
+        self.disk.run_round()
+        self.disk.publish(self.partition)
+        assert settings_of(self.partition) == config.overrides
+
     def do_sweep(self, times):
         for _ in range(times):
             self.partition.sweep_removed(now_ms=self.disk.clock.time_ms)
@@ -219,13 +232,20 @@ class Life:
         self.start()
 
 
+def settings_of(partition):
+    """What was set on the topic, as the table says."""
+    return {name: value for name, value in partition.table.metadata.config.items() if name != FLUSH_MODE_KEY}
+
+
 def check(content, client, *, flush_mode=FlushMode.COMMIT):
     """What is left is a partition as it should be."""
+    config = client.config
     if not content.exists(DIRECTORY):
         assert not client.is_created
         return
-    with DataDirectory(copy_of(content), config=CONFIG, flush_mode=flush_mode, **SETTINGS) as disk:
+    with DataDirectory(copy_of(content), config=config, flush_mode=flush_mode, **SETTINGS) as disk:
         partition = disk.open()
+        assert settings_of(partition) == config.overrides
         state, start, end = state_of(partition), partition.log_start_offset, partition.high_watermark
         assert start in (client.log_start, client.start_under_way)
         assert end in (client.acknowledged, client.acknowledged + client.under_way), "a group is whole or absent"
@@ -238,10 +258,10 @@ def check(content, client, *, flush_mode=FlushMode.COMMIT):
     checkpoints = sorted(name for name in opened.list_names(DELTA_LOG) if "checkpoint" in name)
     if checkpoints:
         newest_removed.remove(f"{DELTA_LOG}/{checkpoints[-1]}")
-        with DataDirectory(newest_removed, config=CONFIG, flush_mode=flush_mode, **SETTINGS) as disk:
+        with DataDirectory(newest_removed, config=config, flush_mode=flush_mode, **SETTINGS) as disk:
             assert state_of(disk.open()) == state
     remove_checkpoints(replayed)
-    with DataDirectory(replayed, config=CONFIG, flush_mode=flush_mode, **SETTINGS) as disk:
+    with DataDirectory(replayed, config=config, flush_mode=flush_mode, **SETTINGS) as disk:
         try:
             assert state_of(disk.open()) == state
         except DamageError:

@@ -124,7 +124,8 @@ class Member:
 
     def leave(self, *, version=5):
         if version < 3:
-            return ErrorCode(self.raw.ask(LeaveGroupRequest(group_id=self.group_id, member_id=self.member_id), version).error_code)
+            request = LeaveGroupRequest(group_id=self.group_id, member_id=self.member_id)
+            return ErrorCode(self.raw.ask(request, version).error_code)
         identity = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
         answer = self.raw.ask(LeaveGroupRequest(group_id=self.group_id, members=(identity,)), version)
         return ErrorCode(answer.error_code or answer.members[0].error_code)

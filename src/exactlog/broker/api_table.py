@@ -7,7 +7,9 @@ from typing import Any, Final
 from msgspec import Struct
 
 from exactlog.broker.apis import (
+    alter_configs,
     api_versions,
+    create_partitions,
     create_topics,
     delete_groups,
     delete_records,
@@ -15,18 +17,24 @@ from exactlog.broker.apis import (
     describe_cluster,
     describe_configs,
     describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_topic_partitions,
     fetch,
     find_coordinator,
     heartbeat,
+    incremental_alter_configs,
     init_producer_id,
     join_group,
     leave_group,
+    list_config_resources,
     list_groups,
     list_offsets,
     metadata,
     offset_commit,
     offset_delete,
     offset_fetch,
+    offset_for_leader_epoch,
     produce,
     sync_group,
 )
@@ -79,6 +87,14 @@ API_TABLE: Final[Mapping[int, BrokerApi]] = MappingProxyType(
         ApiKey.DELETE_RECORDS: _serve(ApiKey.DELETE_RECORDS, delete_records.handle, delete_records.__doc__),
         ApiKey.INIT_PRODUCER_ID: _serve(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, init_producer_id.__doc__),
         ApiKey.DESCRIBE_CONFIGS: _serve(ApiKey.DESCRIBE_CONFIGS, describe_configs.handle, describe_configs.__doc__),
+        ApiKey.ALTER_CONFIGS: _serve(ApiKey.ALTER_CONFIGS, alter_configs.handle, alter_configs.__doc__),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: _serve(
+            ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs.handle, incremental_alter_configs.__doc__
+        ),
+        ApiKey.LIST_CONFIG_RESOURCES: _serve(
+            ApiKey.LIST_CONFIG_RESOURCES, list_config_resources.handle, list_config_resources.__doc__
+        ),
+        ApiKey.CREATE_PARTITIONS: _serve(ApiKey.CREATE_PARTITIONS, create_partitions.handle, create_partitions.__doc__),
         ApiKey.DESCRIBE_CLUSTER: _serve(ApiKey.DESCRIBE_CLUSTER, describe_cluster.handle, describe_cluster.__doc__),
         ApiKey.OFFSET_COMMIT: _serve(ApiKey.OFFSET_COMMIT, offset_commit.handle, offset_commit.__doc__),
         ApiKey.OFFSET_FETCH: _serve(ApiKey.OFFSET_FETCH, offset_fetch.handle, offset_fetch.__doc__),
@@ -90,6 +106,16 @@ API_TABLE: Final[Mapping[int, BrokerApi]] = MappingProxyType(
         ApiKey.LIST_GROUPS: _serve(ApiKey.LIST_GROUPS, list_groups.handle, list_groups.__doc__),
         ApiKey.DELETE_GROUPS: _serve(ApiKey.DELETE_GROUPS, delete_groups.handle, delete_groups.__doc__),
         ApiKey.OFFSET_DELETE: _serve(ApiKey.OFFSET_DELETE, offset_delete.handle, offset_delete.__doc__),
+        ApiKey.DESCRIBE_LOG_DIRS: _serve(ApiKey.DESCRIBE_LOG_DIRS, describe_log_dirs.handle, describe_log_dirs.__doc__),
+        ApiKey.DESCRIBE_PRODUCERS: _serve(
+            ApiKey.DESCRIBE_PRODUCERS, describe_producers.handle, describe_producers.__doc__
+        ),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: _serve(
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS, describe_topic_partitions.handle, describe_topic_partitions.__doc__
+        ),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: _serve(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH, offset_for_leader_epoch.handle, offset_for_leader_epoch.__doc__
+        ),
     }
 )
 """Every API that is served, by key. Look up with any int: an `ApiKey` is one."""

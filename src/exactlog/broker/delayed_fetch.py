@@ -1,6 +1,5 @@
 """A fetch that waits for enough bytes, or for its time to be over."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from exactlog.broker.request_context import RequestContext
@@ -27,7 +26,7 @@ class DelayedFetch:
         self._bytes_at_end = bytes_wanted + sum(partition.committed.size_bytes for partition in partitions)
         self._then = then
         self._context = context
-        self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._go_off)
+        context.broker.timers.set(self, wait_ms, self._go_off)
         for partition in partitions:
             partition.committed.watch(self._look)
         context.when_abandoned(self._stop_waiting)
@@ -42,7 +41,7 @@ class DelayedFetch:
         self._context.finish(self._then)
 
     def _stop_waiting(self) -> None:
-        self._timer.cancel()
+        self._context.broker.timers.cancel(self)
         for partition in self._partitions:
             partition.committed.unwatch(self._look)
         self._context.forget_abandoned(self._stop_waiting)

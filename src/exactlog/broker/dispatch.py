@@ -11,9 +11,10 @@ from collections.abc import Callable, Coroutine
 
 from msgspec import Struct
 
+from exactlog.broker.answer_faults import AnswerFaults, Call
 from exactlog.broker.api_table import ADVERTISED_VERSIONS, API_TABLE, Answer, Handler
 from exactlog.broker.apis.api_versions import refuse_version
-from exactlog.broker.request_context import AnswerForm, RequestContext, abandon_requests
+from exactlog.broker.request_context import AnswerForm, AnswerSlot, RequestContext, abandon_requests
 from exactlog.broker.services import BrokerServices
 from exactlog.core.codec.message_codec import decoder, encode, encoder
 from exactlog.core.codec.message_schema import Message, holds_records
@@ -44,10 +45,11 @@ class _Route(Struct, frozen=True):
 
 
 class Dispatcher:
-    """Handles the frames of all connections of one broker."""
+    """Handles the frames of all connections of one broker; with `faults`, some of them wrongly, as ordered."""
 
-    def __init__(self, broker: BrokerServices) -> None:
+    def __init__(self, broker: BrokerServices, faults: AnswerFaults | None = None) -> None:
         self._broker = broker
+        self._faults = faults
         self._tasks: set[asyncio.Task[None]] = set()
         self._routes: dict[tuple[int, int], _Route] = {}  # filled when first used: decoders are compiled then
 
@@ -80,7 +82,14 @@ class Dispatcher:
             connection.close("malformed-request")
             return
         route.requests.inc()
-        context = RequestContext(self._broker, connection, header, reply, route.answer_form)
+        slot: AnswerSlot = reply
+        if self._faults is not None and self._faults.orders:
+            form = route.answer_form
+            met = self._faults.meet(Call(header, request, reply, form, connection, self._broker))
+            if met is None:
+                return
+            slot = met
+        context = RequestContext(self._broker, connection, header, slot, route.answer_form)
         answer = route.handler(request, context)
         if isinstance(answer, Message):
             context.answer(answer)

@@ -7,7 +7,9 @@ from msgspec import Struct
 
 from exactlog.broker.coordinator.groups import GroupCoordinator
 from exactlog.broker.fetch_budget import FetchBudget
+from exactlog.broker.fetch_sessions import Sessions
 from exactlog.broker.producer_ids import ProducerIds
+from exactlog.broker.running_config import RunningConfig
 from exactlog.broker.timers import Timers
 from exactlog.broker.topic_registry import TopicRegistry
 from exactlog.core.config.broker_configs import BrokerConfig
@@ -37,7 +39,7 @@ class Address(Struct, frozen=True):
 class BrokerServices(Struct, frozen=True, kw_only=True):
     """The parts of a broker, as the composition root put them together."""
 
-    config: BrokerConfig
+    running: RunningConfig
     cluster_id: str
     leader_epoch: int
     """The leader epoch of every partition here: one more at every start."""
@@ -46,6 +48,7 @@ class BrokerServices(Struct, frozen=True, kw_only=True):
     rounds: RoundCommitter
     producer_ids: ProducerIds
     fetch_budget: FetchBudget
+    fetch_sessions: Sessions
     clock: Clock
     timers: Timers
     metrics: Registry
@@ -55,6 +58,16 @@ class BrokerServices(Struct, frozen=True, kw_only=True):
     """What ApiVersions tells."""
     new_topic_id: Callable[[], UUID] = random_topic_id
     authorizer: Authorizer = AllowAll()
+
+    @property
+    def allows_everything(self) -> bool:
+        """Whether there are no rules, so that nobody need be asked."""
+        return type(self.authorizer) is AllowAll
+
+    @property
+    def config(self) -> BrokerConfig:
+        """What this broker runs with; some of it can change while it does."""
+        return self.running.current
 
     @property
     def node_id(self) -> int:

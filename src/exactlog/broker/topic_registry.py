@@ -1,19 +1,21 @@
 """The topics of this broker and their partitions: which exist, which are open, and how one comes and goes.
 
 What exists is known from the catalog before the first connection; a partition is opened, and recovered if it must be,
-when it is first touched. Requests for it wait meanwhile. Creation and deletion run on the catalog's thread: the catalog
-first says what is going to happen, then the directories follow, then the catalog says that it happened, so that a crash
-between two steps is finished or undone at the next start.
+when it is first touched. Requests for it wait meanwhile. Creation, growth and deletion run on the catalog's thread: the
+catalog first says what is going to happen, then the directories follow, then the catalog says that it happened, so that
+a crash between two steps is finished or undone at the next start. Settings are in force once the catalog has them; the
+delta log of each open partition follows, that of a closed one when it is opened.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from exactlog.core.config.definition import InvalidConfig
 from exactlog.core.config.topic_configs import TopicConfig, validate_topic_config
@@ -22,7 +24,7 @@ from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DamageError, KafkaError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.model.metrics import Registry
-from exactlog.core.model.topic_name import collision_key
+from exactlog.core.model.topic_name import collision_key, is_internal
 from exactlog.storage.catalog import Catalog, CatalogTopic, TopicState
 from exactlog.storage.partition_log import PartitionLog
 from exactlog.storage.partition_store import PartitionStore
@@ -43,6 +45,11 @@ class Topic(Struct, frozen=True):
     """The configuration that was set for this topic, as given."""
     config: TopicConfig
     """The configuration in force: what was set, over what the broker defaults to."""
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is a coordinator's topic."""
+        return is_internal(self.name)
 
 
 class UnknownTopicOrPartition(Struct, frozen=True):
@@ -112,9 +119,13 @@ class TopicRegistry:
     def load(self) -> None:
         """Reads the catalog, and finishes or undoes what a crash interrupted; blocks, before the first request."""
         self._deleted += [(0, directory) for directory in self._store.prepare()]
+        plans = self._catalog.partition_plans()
         for entry in self._catalog.topics():
             if entry.state is TopicState.LIVE:
-                self._enter(self._topic_of(entry))
+                topic = self._topic_of(entry)
+                self._enter(topic)
+                if entry.topic_id in plans:
+                    self._undo_growth(topic, plans[entry.topic_id])
             else:
                 self._remove_files(entry.name, entry.topic_id, entry.partition_count)
 
@@ -193,8 +204,11 @@ class TopicRegistry:
             self._partitions[key] = Stopped(repr(error))
             return
         self._recoveries.observe(loop.time() - began)
-        if self._by_name.get(key.topic) is topic:  # else it was deleted meanwhile
+        now = self._by_name.get(key.topic)
+        if now is not None and now.topic_id == topic.topic_id:  # else it was deleted meanwhile
             self._partitions[key] = partition
+            if now.config is not topic.config:  # it was changed meanwhile
+                self._store.apply(partition, now.config)
 
     def _oldest_checkpoint_s(self) -> float:
         now_ms = self._clock.now_ms()
@@ -212,6 +226,7 @@ class TopicRegistry:
         async with self._changing:
             self.check_is_free(name)
             now_ms = self._clock.now_ms()
+            config = self._config_of(name, config.overrides)  # the broker's defaults may have changed
             entry = CatalogTopic(name, topic_id, partition_count, config.overrides, TopicState.CREATING, now_ms)
             try:
                 await self._on_catalog_thread(partial(self._create_files, entry, config))
@@ -225,6 +240,74 @@ class TopicRegistry:
             self._enter(topic)
             return topic
 
+    async def grow(self, topic: Topic, partition_count: int) -> None:
+        """Gives a topic more partitions; durable, and usable by every client, when it returns.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION or INVALID_PARTITIONS when somebody else was faster,
+                KAFKA_STORAGE_ERROR when the disk refuses; the topic is as it was then.
+        """
+        async with self._changing:
+            now = self._still(topic)
+            if partition_count <= now.partition_count:
+                raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {now.partition_count} partition(s).")
+            try:
+                await self._on_catalog_thread(partial(self._grow_files, now, partition_count))
+            except OSError as error:
+                _logger.error("topic %s could not be given more partitions: %s", topic.name, error)
+                await self._on_catalog_thread(partial(self._undo_growth_or_leave_files, now, partition_count))
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"partitions of topic {topic.name} could not be created: {error}"
+                ) from error
+            self._enter(replace(now, partition_count=partition_count))
+
+    async def alter_config(self, topic: Topic, change: Callable[[Topic], TopicConfig]) -> None:
+        """Changes what is set on a topic; it is durable, and acts, when this returns.
+
+        Args:
+            change: the configuration the topic is to have, from what it is at that moment; what it raises is raised.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION when it was deleted, KAFKA_STORAGE_ERROR when the disk refuses; the
+                topic is as it was then.
+        """
+        async with self._changing:
+            config = change(self._still(topic))
+            try:
+                await self._on_catalog_thread(partial(self._catalog.set_topic_config, topic.topic_id, config.overrides))
+            except OSError as error:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"topic {topic.name} could not be changed: {error}"
+                ) from error
+            await self._apply(replace(self._still(topic), overrides=config.overrides, config=config))
+
+    async def set_defaults(self, defaults: TopicConfig) -> None:
+        """From now on the broker gives topics other defaults; those that have nothing else set on them follow."""
+        async with self._changing:
+            self._defaults = defaults
+            for topic in self.topics():
+                await self._apply(replace(topic, config=self._config_of(topic.name, topic.overrides)))
+
+    async def _apply(self, topic: Topic) -> None:
+        """A topic has another configuration; waits until the delta logs of its open partitions say so."""
+        self._enter(topic)
+        published = []
+        for index in range(topic.partition_count):
+            found = self._partitions.get(TopicPartition(topic.name, index))
+            if isinstance(found, PartitionLog):
+                self._store.apply(found, topic.config)
+                published.append(_when_published(found))
+        for error in await asyncio.gather(*published):
+            if error is not ErrorCode.NONE:  # it acts all the same, and the next opening makes up for it
+                _logger.error("a partition of topic %s does not say how it is set: %s", topic.name, error.name)
+
+    def _still(self, topic: Topic) -> Topic:
+        """A topic as it is now."""
+        now = self._by_id.get(topic.topic_id)
+        if now is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return now
+
     async def delete(self, topic: Topic) -> None:
         """Deletes a topic: nobody sees it any more when this returns; its files go after `file.delete.delay.ms`.
 
@@ -233,8 +316,7 @@ class TopicRegistry:
                 refuses; the topic is as it was then.
         """
         async with self._changing:
-            if self._by_id.get(topic.topic_id) is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topic = self._still(topic)
             deletion = partial(self._catalog.set_topic_state, topic.topic_id, TopicState.DELETING)
             try:
                 await self._on_catalog_thread(deletion)
@@ -272,6 +354,26 @@ class TopicRegistry:
         self._store.sync_root()
         self._catalog.set_topic_state(entry.topic_id, TopicState.LIVE)
 
+    def _grow_files(self, topic: Topic, partition_count: int) -> None:
+        self._catalog.plan_partitions(topic.topic_id, partition_count)
+        now_ms = self._clock.now_ms()
+        for index in range(topic.partition_count, partition_count):
+            self._store.create(
+                TopicPartition(topic.name, index), topic.topic_id, config=topic.config, created_ms=now_ms
+            )
+        self._store.sync_root()
+        self._catalog.carry_out_plan(topic.topic_id)
+
+    def _undo_growth_or_leave_files(self, topic: Topic, planned_count: int) -> None:
+        try:
+            self._undo_growth(topic, planned_count)
+        except OSError as error:  # the catalog says what is to become of them
+            _logger.error("files of partitions that topic %s did not get stay: %s", topic.name, error)
+
+    def _undo_growth(self, topic: Topic, planned_count: int) -> None:
+        self._take_files_away(topic.name, topic.topic_id, range(topic.partition_count, planned_count))
+        self._catalog.drop_plan(topic.topic_id)
+
     def _remove_or_leave_files(self, name: str, topic_id: UUID, partition_count: int) -> None:
         try:
             self._remove_files(name, topic_id, partition_count)
@@ -279,12 +381,16 @@ class TopicRegistry:
             _logger.error("files of topic %s stay until the next start: %s", name, error)
 
     def _remove_files(self, name: str, topic_id: UUID, partition_count: int) -> None:
+        planned_count = self._catalog.partition_plans().get(topic_id, 0)
+        self._take_files_away(name, topic_id, range(max(partition_count, planned_count)))
+        self._catalog.remove_topic(topic_id)
+
+    def _take_files_away(self, name: str, topic_id: UUID, indexes: Iterable[int]) -> None:
         due_ms = self._clock.now_ms() + self._defaults.file_delete_delay_ms
-        for index in range(partition_count):
+        for index in indexes:
             directory = self._store.remove(TopicPartition(name, index), topic_id)
             if directory is not None:
                 self._deleted.append((due_ms, directory))
-        self._catalog.remove_topic(topic_id)
 
     def sweep_deleted(self) -> None:
         """Lets the files of deleted partitions go whose time has come, on a thread."""
@@ -306,7 +412,23 @@ class TopicRegistry:
         self._names_taken[collision_key(topic.name)] = topic.name
 
     def _topic_of(self, entry: CatalogTopic) -> Topic:
-        config = validate_topic_config(entry.config, defaults=self._defaults)
-        if isinstance(config, InvalidConfig):
-            raise DamageError(f"catalog: topic {entry.name} has a configuration that is not valid: {config}")
+        config = self._config_of(entry.name, entry.config)
         return Topic(entry.name, entry.topic_id, entry.partition_count, entry.config, config)
+
+    def _config_of(self, name: str, overrides: Mapping[str, str]) -> TopicConfig:
+        config = validate_topic_config(overrides, defaults=self._defaults)
+        if isinstance(config, InvalidConfig):
+            raise DamageError(f"catalog: topic {name} has a configuration that is not valid: {config}")
+        return config
+
+
+async def _when_published(partition: PartitionLog) -> ErrorCode:
+    """Waits until all that is decided of a partition by now is published, or has failed."""
+    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def tell(error: ErrorCode) -> None:
+        if not told.done():  # nobody waits any more where this was cancelled
+            told.set_result(error)
+
+    partition.when_published(tell)
+    return await told

@@ -52,9 +52,13 @@ class Upkeep:
 
 
 def retention_of(topic: Topic) -> Retention | None:
-    """How much of a topic's partitions is kept; None for all of it."""
+    """How much of a topic's partitions is kept; None for all of it: of an internal topic its coordinator decides."""
     config = topic.config
-    if DELETE not in config.cleanup_policy or (config.retention_ms < 0 and config.retention_bytes < 0):
+    if (
+        topic.is_internal
+        or DELETE not in config.cleanup_policy
+        or (config.retention_ms < 0 and config.retention_bytes < 0)
+    ):
         return None
     return Retention(
         ms=config.retention_ms if config.retention_ms >= 0 else None,

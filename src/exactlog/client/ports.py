@@ -10,13 +10,19 @@ Every operation retries what may succeed later, within `ClientSettings.deadline_
     DecodeError        an answer or a batch that is not what it claims to be
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, Protocol, Self
 from uuid import UUID
 
 import msgspec
 
+from exactlog.client.groups import (
+    CommittedOffset,
+    GroupDescription,
+    GroupListing,
+    MemberSettings,
+)
 from exactlog.core.codec.compression import Compression
 from exactlog.core.deltalog.append_terms import Committed, Conflicted, PayloadDiffers, Unavailable
 from exactlog.core.model.ids import (
@@ -116,14 +122,43 @@ class PartitionDescription(msgspec.Struct, frozen=True):
     offline_replicas: tuple[BrokerId, ...]
 
 
+class ConfigSource(IntEnum):
+    """Where a value comes from, the strongest first (KIP-226)."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+
+
 class ConfigEntry(msgspec.Struct, frozen=True):
-    """A setting; `is_default` says that it is not set on the topic itself. Of sensitive ones `value` is None."""
+    """A setting, and where its value comes from. Of sensitive ones `value` is None."""
 
     name: str
     value: str | None
-    is_default: bool
+    source: ConfigSource
     is_read_only: bool
     is_sensitive: bool
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is not set on the topic itself."""
+        return self.source is not ConfigSource.DYNAMIC_TOPIC_CONFIG
+
+
+class LogDirectory(msgspec.Struct, frozen=True):
+    """A directory in which a broker keeps partitions, and how many bytes each of them has there.
+
+    `bytes_total` and `bytes_usable` are of its volume; None where the broker does not tell.
+    """
+
+    broker_id: BrokerId
+    path: str
+    bytes_total: int | None
+    bytes_usable: int | None
+    partitions: Mapping[TopicPartition, int]
 
 
 class TopicDescription(msgspec.Struct, frozen=True):
@@ -194,6 +229,21 @@ class Admin(Protocol):
     async def delete_topic(self, name: str) -> None:
         """Delete a topic and what is in it. Raises `NotFoundError`."""
 
+    async def create_partitions(self, name: str, partition_count: int) -> TopicListing:
+        """Let a topic have so many partitions in all; any client can use them when this returns.
+
+        Raises `NotFoundError`, `KafkaError` with INVALID_PARTITIONS where that is not more than it has.
+        """
+
+    async def alter_topic_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Set settings of a topic, or with None take back what was set. All of it happens, or nothing.
+
+        Raises `NotFoundError`, `KafkaError` with INVALID_CONFIG.
+        """
+
+    async def describe_log_dirs(self) -> tuple[LogDirectory, ...]:
+        """Where each broker keeps its partitions."""
+
     async def list_offsets(
         self,
         timestamps: Mapping[TopicPartition, TimestampMs],
@@ -210,6 +260,31 @@ class Admin(Protocol):
 
         Raises `KafkaError` with OFFSET_OUT_OF_RANGE above the end, POLICY_VIOLATION for a topic that is compacted only.
         """
+
+
+class GroupAdmin(Protocol):
+    """Consumer groups, seen from outside."""
+
+    async def list_groups(self) -> tuple[GroupListing, ...]:
+        """The groups of every coordinator, by name."""
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """One group. Raises `NotFoundError`."""
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete a group with its offsets. Raises `NotFoundError`, `KafkaError` with NON_EMPTY_GROUP."""
+
+    async def list_committed_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """Every offset that a group has committed; none, if there is no such group."""
+
+    async def commit_offsets(self, group_id: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Set offsets of a group that has no members, or is not there yet.
+
+        Raises `KafkaError` with NON_EMPTY_GROUP.
+        """
+
+    async def delete_offsets(self, group_id: str, places: Collection[TopicPartition]) -> None:
+        """Let a group forget offsets. Raises `KafkaError` with GROUP_SUBSCRIBED_TO_TOPIC where they are read."""
 
 
 class Producer(Protocol):
@@ -290,8 +365,54 @@ class Consumer(Protocol):
         Raises `OffsetOutOfRangeError` where an offset is below the first record or behind the last.
         """
 
+    def join_group(
+        self,
+        group_id: str,
+        topic: str,
+        *,
+        starts: Mapping[TopicPartition, Offset] | None = None,
+        ends: Mapping[TopicPartition, Offset] | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        include_control: bool = False,
+        settings: MemberSettings | None = None,
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> "GroupConsumer":
+        """A member of a group that shares a topic, by the assignor `range`, with members of any make.
 
-class Client(Admin, Producer, Consumer, Protocol):
+        Args:
+            group_id: the group; it comes into being with its first member.
+            topic: what to read.
+            starts: where to begin in a partition of which the group has no offset; else at its first record.
+            ends: where to stop before; partitions without an end are not read then. None: nowhere.
+            isolation: as for `consume`.
+            include_control: as for `consume`.
+            settings: None: as Kafka's consumer.
+            before_commit: called before each commit; what it raises prevents the commit.
+        """
+
+
+class GroupConsumer(Protocol):
+    """A member of a consumer group. It joins when first read from; leaving the context commits, and leaves the group.
+
+    A record is done when the next one is asked for, or with `done`. What is done is committed now and then, before
+    partitions go to another member, and at the end.
+    """
+
+    def records(self) -> AsyncIterator[ConsumedRecord]:
+        """The records of the partitions that the group gives this member, whichever they are at the time.
+
+        It ends when there are ends and the partitions have reached them. What others of the group read after a member
+        was lost may come again.
+        """
+
+    def done(self) -> None:
+        """The record that came last is done too, though no other is asked for."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *exception: object) -> None: ...
+
+
+class Client(Admin, GroupAdmin, Producer, Consumer, Protocol):
     """A client of one cluster. It connects when first used; leaving the context closes it."""
 
     async def close(self) -> None:

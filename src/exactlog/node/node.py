@@ -11,16 +11,20 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from exactlog.broker.answer_faults import AnswerFaults
 from exactlog.broker.api_table import ADVERTISED_VERSIONS
 from exactlog.broker.coordinator.groups import GroupCoordinator
 from exactlog.broker.dispatch import Dispatcher
 from exactlog.broker.fetch_budget import FetchBudget
+from exactlog.broker.fetch_sessions import Sessions
 from exactlog.broker.producer_ids import ProducerIds
+from exactlog.broker.running_config import RunningConfig
 from exactlog.broker.services import Address, BrokerServices, random_topic_id
 from exactlog.broker.timers import Timers
 from exactlog.broker.topic_registry import TopicRegistry
 from exactlog.broker.upkeep import Upkeep
 from exactlog.core.config.broker_configs import BrokerConfig
+from exactlog.core.model.authorization import AllowAll, Authorizer
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.errors import ConfigError, ExactlogError, InvariantError
 from exactlog.core.model.limits import UNCOMMITTED_BYTES_PER_BROKER_MAX
@@ -62,12 +66,22 @@ class Node:
         config: `data_dir` None keeps everything in memory.
         clock: where time comes from; the system's by default.
         filesystem: where files go; the operating system's (or memory) by default.
+        authorizer: who may do what; by default everybody everything.
+        faults: answers that are to go wrong.
     """
 
     def __init__(
-        self, config: BrokerConfig, *, clock: Clock | None = None, filesystem: Filesystem | None = None
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock | None = None,
+        filesystem: Filesystem | None = None,
+        authorizer: Authorizer | None = None,
+        faults: AnswerFaults | None = None,
     ) -> None:
         self.config = config
+        self.authorizer: Authorizer = authorizer or AllowAll()
+        self.faults = faults
         self.metrics_registry = Registry()
         self.host = config.host
         self.port = config.port
@@ -135,6 +149,19 @@ class Node:
                 self.stop_reason, hint="check the disk, then start again: recovery finds what is good"
             )
 
+    @property
+    def services(self) -> BrokerServices:
+        """The parts of the broker, while it runs."""
+        if self._parts is None:
+            raise InvariantError("a node has no parts before it has started")
+        return self._parts.services
+
+    def look_at_clock(self) -> None:
+        """Does what is due: to be called before and after the clock is moved, so that what was done is dated before."""
+        if self._parts is not None:
+            self._parts.timers.look()
+            self._parts.server.sweep()
+
     def metrics(self) -> dict[str, float]:
         """All metrics, by their Prometheus names."""
         return self.metrics_registry.snapshot()
@@ -167,6 +194,7 @@ class _Parts:
         node.filesystem.make_directories(self._root)
         self.catalog = _open_catalog(config)
         leader_epoch = self.catalog.advance_owner_epoch()
+        self.running = RunningConfig(config, self.catalog, self._executor)
         self.background = BackgroundWork(self._loop, self._executor, on_sync_failed=node.on_sync_failed)
         self._open_files = OpenFiles(node.filesystem, files_max=config.open_files_max)
         self.engine = FilesEngine(node.filesystem, self._open_files)
@@ -179,6 +207,7 @@ class _Parts:
             on_sync_failed=node.on_sync_failed,
         )
         self.topics = self._load_topics(leader_epoch)
+        self.running.when_changed(lambda config: self.topics.set_defaults(config.topic_defaults))
         self.groups = GroupCoordinator(
             config=config,
             topics=self.topics,
@@ -189,7 +218,7 @@ class _Parts:
             new_topic_id=random_topic_id,
         )
         self.services = self._assemble_services(leader_epoch)
-        self.dispatcher = Dispatcher(self.services)
+        self.dispatcher = Dispatcher(self.services, node.faults)
         self.server = TcpServer(self.dispatcher, _network_limits(config), node.metrics_registry, node.clock)
         self.committer.bound_uncommitted(
             UNCOMMITTED_BYTES_PER_BROKER_MAX, pause=self.server.pause_reading, resume=self.server.resume_reading
@@ -224,7 +253,7 @@ class _Parts:
         topics = TopicRegistry(
             catalog=self.catalog,
             store=store,
-            topic_defaults=config.topic_defaults,
+            topic_defaults=self.running.current.topic_defaults,
             clock=self._node.clock,
             metrics=self._node.metrics_registry,
         )
@@ -234,7 +263,7 @@ class _Parts:
     def _assemble_services(self, leader_epoch: int) -> BrokerServices:
         node, config = self._node, self._node.config
         return BrokerServices(
-            config=config,
+            running=self.running,
             cluster_id=_cluster_id(self.catalog),
             leader_epoch=leader_epoch,
             topics=self.topics,
@@ -244,11 +273,15 @@ class _Parts:
             fetch_budget=FetchBudget(
                 config.fetch_bytes_in_flight_max, bytes_in_flight=lambda: self.server.pending_bytes
             ),
+            fetch_sessions=Sessions(
+                self.topics, node.clock, node.metrics_registry, sessions_max=config.fetch_session_slots_max
+            ),
             clock=node.clock,
             timers=self.timers,
             metrics=node.metrics_registry,
             advertised=lambda: Address(*(config.advertised_address or (node.host, node.port))),
             api_versions=ADVERTISED_VERSIONS,
+            authorizer=node.authorizer,
         )
 
     def _every(self, interval_ms: int, work: Callable[[], None]) -> None:
@@ -267,6 +300,8 @@ class _Parts:
 
     async def stop(self) -> None:
         """Ends everything in order."""
+        if self._node.faults is not None:
+            self._node.faults.let_go()  # the server waits for answers that are late
         self.groups.resign()
         await self.server.stop(drain_ms=DRAIN_MS)
         await self.dispatcher.stop()

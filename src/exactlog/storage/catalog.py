@@ -1,10 +1,12 @@
 """The catalog: what one node knows besides the records themselves, in SQLite, every commit synced (decision 0010).
 
 Cluster and node id, the owner epoch (one higher at every start: the leader epoch of every partition of this node),
-topics with their ids, partition counts and configurations, and how far producer ids have been handed out.
+topics with their ids, partition counts and configurations, what was set on brokers while they run, and how far producer
+ids have been handed out.
 
-A topic is `creating` until all of its partitions exist and `deleting` from the moment its deletion is promised; both
-are finished or undone at the next start, so that a crash leaves no half topic behind. Calls block for a disk sync: make
+A topic is `creating` until all of its partitions exist and `deleting` from the moment its deletion is promised, and has
+a plan while it is given more partitions; all are finished or undone at the next start, so that a crash leaves no half
+topic behind. Calls block for a disk sync: make
 them from a thread of their own.
 """
 
@@ -25,6 +27,7 @@ from exactlog.core.model.limits import PRODUCER_ID_BLOCK_SIZE
 CATALOG_NAME = "catalog.db"
 
 _FORMAT_VERSION = 1
+_BROKER_CONFIG = "broker_config."
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS topics (
@@ -35,7 +38,17 @@ CREATE TABLE IF NOT EXISTS topics (
     state TEXT NOT NULL CHECK (state IN ('creating', 'live', 'deleting')),
     created_ms INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS partition_plans (topic_id TEXT PRIMARY KEY, partitions INTEGER NOT NULL) STRICT;
 """
+
+
+class BrokerScope(StrEnum):
+    """For which brokers a setting was made while they run."""
+
+    CLUSTER = "cluster"
+    """Every broker."""
+    NODE = "node"
+    """This one alone."""
 
 
 class TopicState(StrEnum):
@@ -155,10 +168,70 @@ class Catalog:
         with self._working():
             self._connection.execute("UPDATE topics SET state = ? WHERE id = ?", (state.value, str(topic_id)))
 
-    def remove_topic(self, topic_id: UUID) -> None:
-        """Forgets a topic."""
+    def set_topic_config(self, topic_id: UUID, config: Mapping[str, str]) -> None:
+        """Keeps what is set on a topic, instead of what was."""
+        row = (json.dumps(dict(config)), str(topic_id))
         with self._working():
+            self._connection.execute("UPDATE topics SET config = ? WHERE id = ?", row)
+
+    def remove_topic(self, topic_id: UUID) -> None:
+        """Forgets a topic, and what was planned for it."""
+        with self._working(), self._transaction():
             self._connection.execute("DELETE FROM topics WHERE id = ?", (str(topic_id),))
+            self._connection.execute("DELETE FROM partition_plans WHERE topic_id = ?", (str(topic_id),))
+
+    # --- more partitions for a topic --------------------------------------------------------------------------
+
+    def partition_plans(self) -> dict[UUID, int]:
+        """To how many partitions topics are about to grow."""
+        with self._working():
+            rows = self._connection.execute("SELECT topic_id, partitions FROM partition_plans").fetchall()
+        return {UUID(topic_id): partitions for topic_id, partitions in rows}
+
+    def plan_partitions(self, topic_id: UUID, count: int) -> None:
+        """Says that a topic is about to have so many partitions."""
+        with self._working():
+            self._connection.execute("INSERT OR REPLACE INTO partition_plans VALUES (?, ?)", (str(topic_id), count))
+
+    def carry_out_plan(self, topic_id: UUID) -> None:
+        """From now on the topic has as many partitions as were planned."""
+        ids = {"id": str(topic_id)}
+        with self._working(), self._transaction():
+            self._connection.execute(
+                "UPDATE topics SET partitions = (SELECT partitions FROM partition_plans WHERE topic_id = :id) "
+                "WHERE id = :id",
+                ids,
+            )
+            self._connection.execute("DELETE FROM partition_plans WHERE topic_id = :id", ids)
+
+    def drop_plan(self, topic_id: UUID) -> None:
+        """The topic stays as it is, and nothing is left of the plan."""
+        with self._working():
+            self._connection.execute("DELETE FROM partition_plans WHERE topic_id = ?", (str(topic_id),))
+
+    # --- what was set on brokers --------------------------------------------------------------------------------
+
+    def broker_config(self, scope: BrokerScope) -> dict[str, str]:
+        """What was set on brokers while they run."""
+        found = self.get(f"{_BROKER_CONFIG}{scope}")
+        config: dict[str, str] = {} if found is None else json.loads(found)
+        return config
+
+    def set_broker_config(self, scope: BrokerScope, config: Mapping[str, str]) -> None:
+        """Keeps what is set on brokers, instead of what was."""
+        self.put(f"{_BROKER_CONFIG}{scope}", json.dumps(dict(config)))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All of the statements, or none."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
 
     def _prepare(self) -> None:
         self._connection.execute("PRAGMA journal_mode = DELETE")

@@ -45,6 +45,13 @@ class ClosedVersion(Struct, frozen=True):
     checkpoint: PreparedCheckpoint | None = None
 
 
+class CarriedGroups(Struct, frozen=True):
+    """One group write of a round: groups to commit, and the version to publish with them, if any."""
+
+    groups: Sequence[Group]
+    version: ClosedVersion | None
+
+
 class CommittedLog:
     """What is committed of one partition.
 

@@ -18,7 +18,6 @@ All methods belong to the event loop's thread; only what `take_*` hands out trav
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
@@ -42,9 +41,10 @@ from exactlog.core.model.metrics import Counter
 from exactlog.core.record.batch_format import BatchHeader, assign, decode_header, set_log_append_time
 from exactlog.storage.background import Lane
 from exactlog.storage.checkpointer import Checkpointer
-from exactlog.storage.committed_log import ClosedVersion, CommittedLog, OpenedLog
+from exactlog.storage.committed_log import CarriedGroups, ClosedVersion, CommittedLog, OpenedLog
 from exactlog.storage.delta_head import NO_CHANGE, DeltaHead
 from exactlog.storage.group import Group
+from exactlog.storage.head_segment import HeadSegment
 from exactlog.storage.pending_versions import PendingVersion, PendingVersions, TableChange
 from exactlog.storage.removal import Retention, find_retained_start
 from exactlog.storage.round import (
@@ -59,6 +59,7 @@ from exactlog.storage.round import (
 )
 from exactlog.storage.segment import Segment, SegmentFiles
 from exactlog.storage.settings import FlushMode, LogSettings
+from exactlog.storage.waiting import WaitCallback, Waiting
 
 _logger = logging.getLogger(__name__)
 
@@ -66,9 +67,6 @@ _RETIRE_POLL_S = 0.001
 
 HIGH_WATERMARK = -1
 """Instead of an offset to remove up to: all that is committed."""
-
-CommittedCallback = Callable[[ErrorCode], None]
-"""Called once what it waits for is committed (NONE), or will never be (the error)."""
 
 
 class Appended(Struct, frozen=True, gc=False):
@@ -83,13 +81,6 @@ class AppendRefused(Struct, frozen=True, gc=False):
 
     error_code: ErrorCode
     message: str
-
-
-class _Carried(Struct, frozen=True):
-    """One group write of a round: groups to commit, and the version to publish with them, if any."""
-
-    groups: Sequence[Group]
-    version: ClosedVersion | None
 
 
 class PartitionLog:
@@ -124,13 +115,13 @@ class PartitionLog:
         self._mark_dirty = mark_dirty
         self._conflicts = conflicts
         self._versions = PendingVersions(opened.table.version)
-        self._in_flight: list[_Carried] = []
+        self._in_flight: list[CarriedGroups] = []
         self._publishing: list[ClosedVersion] = []
         self._forming_bytes = 0
         self._unsynced: dict[Segment, bool] = {}
         self._is_syncing = False
-        self._waiting: deque[tuple[int, CommittedCallback]] = deque()
-        self._waiting_for_version: deque[tuple[int, CommittedCallback]] = deque()
+        self._waiting = Waiting()
+        self._waiting_for_version = Waiting()
         self._reset_decisions()
 
     def _reset_decisions(self) -> None:
@@ -141,13 +132,15 @@ class PartitionLog:
         self._head_producers = self.committed.producers.copy()
         self._head_offset = self.committed.end_offset
         self._head_log_start = self.table.log_start_offset
+        self._head_metadata = self.table.metadata
         self._segments_leaving = 0  # of the first ones, by removals that are decided
         for version in self._publishing:
             self._head_log_start = version.decoded.commit.log_start_offset
-            self._segments_leaving += 0 if version.pending.change is None else len(version.pending.change.removed)
+            if version.pending.change is not None:
+                self._segments_leaving += len(version.pending.change.removed)
+                self._head_metadata = version.pending.change.metadata or self._head_metadata
         self._open_group: Group | None = None
-        self._head_segment = self.committed.active_segment()
-        self._head_position = self._head_segment.size
+        self._head_segment = HeadSegment(self.committed.active_segment())
 
     # --- what readers see ---------------------------------------------------------------------------------------
 
@@ -241,41 +234,41 @@ class PartitionLog:
         producer = self._head_producers.replay(placed)
         group = self._group_for(placed)
         group.add(placed, batch, producer)
-        self._head_position = group.position + group.size
+        self._head_segment.append(placed)
         self._head_offset = Offset(group.end_offset)
         self._forming_bytes += len(batch)
         self._mark_dirty(self, len(batch))
         return Appended(placed.base_offset, append_time)
 
-    def when_committed(self, callback: CommittedCallback) -> None:
+    def when_committed(self, callback: WaitCallback) -> None:
         """Calls back when all that is decided by now is committed, or has failed; at once when it already is."""
         if self._head_offset == self.committed.end_offset:
             callback(ErrorCode.NONE)
         else:
-            self._waiting.append((self._head_offset, callback))
+            self._waiting.add(self._head_offset, callback)
 
-    def when_published(self, callback: CommittedCallback) -> None:
+    def when_published(self, callback: WaitCallback) -> None:
         """Calls back when all that is decided by now is published, or has failed; at once when it already is."""
         if self._versions.newest == self.table.version:
             callback(ErrorCode.NONE)
         else:
-            self._waiting_for_version.append((self._versions.newest, callback))
+            self._waiting_for_version.add(self._versions.newest, callback)
             self._mark_dirty(self, 0)
 
     def _group_for(self, header: BatchHeader) -> Group:
         """The open group, or a new one; in a new segment, when the batch would not fit the old one."""
-        if not self._head_segment.has_room_for(header, self._head_position, self.settings.segment_bytes):
+        if not self._head_segment.has_room_for(header, self.settings):
             self._begin_head_segment(header.base_offset)
         elif self._open_group is not None:
             return self._open_group
-        group = Group(self._head_segment, position=self._head_position, base_offset=header.base_offset)
+        head = self._head_segment
+        group = Group(head.segment, position=head.position, base_offset=header.base_offset)
         self._versions.open().groups.append(group)
         self._open_group = group
         return group
 
     def _begin_head_segment(self, base_offset: int) -> None:
-        self._head_segment = self._files.new(self.directory, base_offset=base_offset)
-        self._head_position = 0
+        self._head_segment = HeadSegment(self._files.new(self.directory, base_offset=base_offset))
         self._open_group = None
 
     # --- removing -----------------------------------------------------------------------------------------------
@@ -312,7 +305,19 @@ class PartitionLog:
         is_quiet = not self._versions and not self._is_busy
         delay_ms = self.settings.file_delete_delay_ms
         if self.committed.sweep_removed(now_ms=now_ms, delay_ms=delay_ms, is_quiet=is_quiet):
-            self._change(TableChange(metadata=self.table.metadata))  # says anew what the table is
+            self._change(TableChange(metadata=self._head_metadata))  # says anew what the table is
+
+    def apply(self, settings: LogSettings) -> None:
+        """Works under other settings of its topic from the next append on; a version says so where they were set on it.
+
+        Those of the node stay.
+        """
+        self.settings = settings
+        self._files.index_interval_bytes = settings.index_interval_bytes
+        before = self._head_metadata
+        if self.failure is None and before is not None and not settings.are_recorded_in(before):
+            self._head_metadata = settings.record_in(before)
+            self._change(TableChange(metadata=self._head_metadata))
 
     def _segments_below(self, offset: int) -> list[Segment]:
         """The segments with nothing but records below an offset; the active one only where nothing is under way."""
@@ -344,9 +349,9 @@ class PartitionLog:
             return None
         if self._publishes_in_round:
             for pending in self._versions.take_all():
-                self._in_flight.append(_Carried(pending.uncommitted_groups, self._close(pending, now_ms=now_ms)))
+                self._in_flight.append(CarriedGroups(pending.uncommitted_groups, self._close(pending, now_ms=now_ms)))
         else:
-            self._in_flight = [_Carried((group,), None) for group in self._versions.uncommitted_groups()]
+            self._in_flight = [CarriedGroups((group,), None) for group in self._versions.uncommitted_groups()]
         writes = [
             GroupWrite(
                 [group.segment_write() for group in carried.groups],
@@ -461,7 +466,7 @@ class PartitionLog:
             raise InvariantError(f"{self._name}: version {pending.number} was decided and becomes {write.version}")
         return ClosedVersion(pending, write, decoded)
 
-    def _commit(self, taken: Sequence[_Carried], *, now_ms: int) -> None:
+    def _commit(self, taken: Sequence[CarriedGroups], *, now_ms: int) -> None:
         for carried in taken:
             for group in carried.groups:
                 self.committed.commit(group)
@@ -471,8 +476,7 @@ class PartitionLog:
                     self._versions.commit_next()
             if carried.version is not None:
                 self._publish([carried.version], now_ms=now_ms, is_current=True)
-        while self._waiting and self._waiting[0][0] <= self.committed.end_offset:
-            self._waiting.popleft()[1](ErrorCode.NONE)
+        self._waiting.reach(self.committed.end_offset)
         self.committed.notify()
 
     def _publish(self, versions: Sequence[ClosedVersion], *, now_ms: int, is_current: bool) -> None:
@@ -481,8 +485,7 @@ class PartitionLog:
             if version.pending.change is not None:
                 self._segments_leaving -= len(version.pending.change.removed)
         self._ids.forget_published()
-        while self._waiting_for_version and self._waiting_for_version[0][0] <= self.table.version:
-            self._waiting_for_version.popleft()[1](ErrorCode.NONE)
+        self._waiting_for_version.reach(self.table.version)
 
     def _reset_head(
         self, error: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, *, put_back: Sequence[PendingVersion] = ()
@@ -492,9 +495,6 @@ class PartitionLog:
         self._forming_bytes = 0
         self._versions.reset(self.table.version + len(self._publishing), put_back)
         self._reset_decisions()
-        waiting = [*self._waiting, *self._waiting_for_version]
-        self._waiting.clear()
-        self._waiting_for_version.clear()
-        for _, callback in waiting:
+        for callback in [*self._waiting.take_all(), *self._waiting_for_version.take_all()]:
             callback(error)
         self.committed.notify()

@@ -130,7 +130,7 @@ class PartitionStore:
             topic_id=topic_id,
             created=created,
             format_version=FORMAT_VERSION,
-            config={**config.overrides, FLUSH_MODE_KEY: settings.flush_mode},
+            config={**settings.topic_config, FLUSH_MODE_KEY: settings.flush_mode},
         )
         head = DeltaHead(TableState(table=str(topic_partition)), settings)
         write, _ = head.close([], data_crc=0, now_ms=created_ms, change=TableChange(metadata=metadata))
@@ -245,12 +245,19 @@ class PartitionStore:
             leader_epoch=self._settings.leader_epoch,
             flush_mode=self._settings.flush_mode,
             segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
             checkpoint_interval=self._settings.checkpoint_interval,
             checkpoint_min_interval_ms=self._settings.checkpoint_min_interval_ms,
             versions_keep=self._settings.versions_keep,
             file_delete_delay_ms=config.file_delete_delay_ms,
             log_append_time=config.message_timestamp_type == "LogAppendTime",
+            index_interval_bytes=config.index_interval_bytes,
+            topic_config=config.overrides,
         )
+
+    def apply(self, partition: PartitionLog, config: TopicConfig) -> None:
+        """Lets an open partition work under another configuration of its topic; does not block."""
+        partition.apply(self._log_settings(config))
 
 
 def _settle(
@@ -262,9 +269,9 @@ def _settle(
     *,
     now_ms: int,
 ) -> None:
-    """Makes a version of what recovery adopted, and records the flush mode before the first append under it."""
+    """Makes a version of what recovery adopted, and of settings that differ, before the first append under them."""
     mode_before = recorded_flush_mode(metadata)
-    if not log.adopted and mode_before is settings.flush_mode:
+    if not log.adopted and settings.are_recorded_in(metadata):
         return
     if mode_before is not FlushMode.COMMIT and settings.flush_mode is FlushMode.COMMIT:
         _sync_all(filesystem, directory, log)
@@ -276,16 +283,8 @@ def _settle(
         as_written = replace(settings, leader_epoch=max(log.adopted_leader_epoch, log.table.leader_epoch))
         head = DeltaHead(log.table, as_written)
         _publish(filesystem, directory, log, head, log.adopted, data_crc=log.adopted_crc, now_ms=now_ms)
-    if mode_before is not settings.flush_mode:
-        changed = TableMetadata(
-            topic=metadata.topic,
-            partition=metadata.partition,
-            topic_id=metadata.topic_id,
-            created=metadata.created,
-            format_version=metadata.format_version,
-            config={**metadata.config, FLUSH_MODE_KEY: settings.flush_mode},
-        )
-        head, change = DeltaHead(log.table, settings), TableChange(metadata=changed)
+    if not settings.are_recorded_in(metadata):
+        head, change = DeltaHead(log.table, settings), TableChange(metadata=settings.record_in(metadata))
         _publish(filesystem, directory, log, head, [], data_crc=0, now_ms=now_ms, change=change)
 
 

@@ -1,11 +1,12 @@
 """What a partition log is told when it is opened."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
 
 from exactlog.core.deltalog.commit_format import TableMetadata
-from exactlog.core.model.limits import SEGMENT_BYTES_MAX
+from exactlog.core.model.limits import INDEX_INTERVAL_BYTES, SEGMENT_BYTES_MAX
 
 
 class FlushMode(StrEnum):
@@ -26,6 +27,8 @@ class LogSettings(Struct, frozen=True):
     leader_epoch: int = 0
     flush_mode: FlushMode = FlushMode.COMMIT
     segment_bytes: int = SEGMENT_BYTES_MAX
+    segment_ms: int = 2**63 - 1
+    """A segment rolls when a batch comes that is so much younger than its first one."""
     checkpoint_interval: int = 10
     """A checkpoint is due at every so manyth version (seed 000 §2.3)."""
     checkpoint_min_interval_ms: int = 1000
@@ -35,6 +38,25 @@ class LogSettings(Struct, frozen=True):
     """How long the files of removed segments stay."""
     log_append_time: bool = False
     """`message.timestamp.type=LogAppendTime`: the broker's clock replaces the producer's."""
+    index_interval_bytes: int = INDEX_INTERVAL_BYTES
+    topic_config: Mapping[str, str] = {}
+    """What was set on the topic, as given: it stands in the table's metadata, with the flush mode."""
+
+    def are_recorded_in(self, metadata: TableMetadata) -> bool:
+        """Whether the table says already what was set, and how it is made durable."""
+        set_on_topic = {name: value for name, value in metadata.config.items() if name != FLUSH_MODE_KEY}
+        return set_on_topic == self.topic_config and recorded_flush_mode(metadata) is self.flush_mode
+
+    def record_in(self, metadata: TableMetadata) -> TableMetadata:
+        """What the table is to say of itself under these settings."""
+        return TableMetadata(
+            topic=metadata.topic,
+            partition=metadata.partition,
+            topic_id=metadata.topic_id,
+            created=metadata.created,
+            format_version=metadata.format_version,
+            config={**self.topic_config, FLUSH_MODE_KEY: self.flush_mode},
+        )
 
 
 FLUSH_MODE_KEY = "flush.mode"

@@ -7,19 +7,35 @@ package, into every run.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from exactlog.broker.answer_faults import Fault
+    from exactlog.core.model.error_code import ErrorCode
+    from exactlog.testing.async_broker import AsyncBroker
     from exactlog.testing.broker import Broker, BrokerNotRunningError
     from exactlog.testing.clock import MovableClock
     from exactlog.testing.failing_filesystem import FailingFilesystem
     from exactlog.testing.operation_log import Operation
     from exactlog.testing.ordered_failures import Crashed
 
-__all__ = ["Broker", "BrokerNotRunningError", "Crashed", "FailingFilesystem", "MovableClock", "Operation"]
+__all__ = [
+    "AsyncBroker",
+    "Broker",
+    "BrokerNotRunningError",
+    "Crashed",
+    "ErrorCode",
+    "FailingFilesystem",
+    "Fault",
+    "MovableClock",
+    "Operation",
+]
 
 _HOMES = {
+    "AsyncBroker": "exactlog.testing.async_broker",
     "Broker": "exactlog.testing.broker",
     "BrokerNotRunningError": "exactlog.testing.broker",
     "Crashed": "exactlog.testing.ordered_failures",
+    "ErrorCode": "exactlog.core.model.error_code",
     "FailingFilesystem": "exactlog.testing.failing_filesystem",
+    "Fault": "exactlog.broker.answer_faults",
     "MovableClock": "exactlog.testing.clock",
     "Operation": "exactlog.testing.operation_log",
 }

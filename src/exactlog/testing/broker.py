@@ -2,12 +2,14 @@
 
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from msgspec.structs import replace
 
+from exactlog.broker.services import BrokerServices
 from exactlog.client.adapters import connect
 from exactlog.core.config.broker_configs import BrokerConfig
 from exactlog.core.config.definition import ConfigValue, format_config_value
@@ -15,6 +17,8 @@ from exactlog.core.model.clock import Clock
 from exactlog.core.model.errors import ExactlogError
 from exactlog.node.clock import SystemClock
 from exactlog.node.config import load_config
+from exactlog.node.node import Node
+from exactlog.testing.broker_description import describe
 from exactlog.testing.clock import MovableClock
 from exactlog.testing.faults import Faults
 from exactlog.testing.loop_thread import LoopDiedError, LoopThread
@@ -33,7 +37,10 @@ class HostedNode(Protocol):
     async def start(self) -> None: ...
     async def stop(self) -> None: ...
     def kill(self) -> None: ...
+    def look_at_clock(self) -> None: ...
     def metrics(self) -> dict[str, float]: ...
+    @property
+    def services(self) -> BrokerServices: ...
     @property
     def stop_reason(self) -> str | None: ...
 
@@ -48,7 +55,8 @@ class Broker:
     """A broker for a test, as a context manager: `with Broker() as broker: ...`.
 
     It runs on an event loop in a thread of its own and answers at `bootstrap_servers`, an address of this machine.
-    Any Kafka client of any language may connect. The methods here are to be called from one thread at a time.
+    Any Kafka client of any language may connect. The methods here are to be called from one thread at a time, and wait:
+    `AsyncBroker` is for who must not wait.
 
     Args:
         data_dir: where records are kept; None: in a temporary directory, which outlives `kill` and `restart` and is
@@ -62,7 +70,7 @@ class Broker:
 
     Attributes:
         clock: the broker's clock; `clock.advance_ms(60_000)` lets a minute pass.
-        faults: faults to order from this broker.
+        faults: what is to go wrong; `faults.fail("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=1)`.
     """
 
     def __init__(
@@ -76,14 +84,14 @@ class Broker:
         overrides = [(name, format_config_value(value)) for name, value in (config or {}).items()]
         self._config = load_config(overrides=[("port", str(port)), *overrides], overrides_from="Broker(config=...)")
         self._given_data_dir = None if data_dir is None else Path(data_dir)
-        self._make_node = make_node or _make_node
+        self._make_node = make_node or self._make_whole_node
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._thread: LoopThread | None = None
         self._node: HostedNode | None = None
         self._port = port
         self._bootstrap_servers: str | None = None
-        self.clock = MovableClock(SystemClock())
-        self.faults = Faults()
+        self.clock = MovableClock(SystemClock(), look=self._look_at_clock)
+        self.faults = Faults(lambda work: self._ask(lambda node: work(node.services)))
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -183,11 +191,15 @@ class Broker:
 
     def metrics(self) -> dict[str, float]:
         """The broker's metrics by the names Prometheus would show: `name{label="value"}`."""
+        return self._ask(lambda node: node.metrics())
 
-        async def read() -> dict[str, float]:
-            return self._running_node().metrics()
+    def describe(self) -> str:
+        """The newest topics and the groups of the broker as a few lines of text, for who reads why a test failed."""
 
-        return self._call(read)
+        async def look() -> str:
+            return await describe(self._running_node().services)
+
+        return self._call(look)
 
     # --- inside -----------------------------------------------------------------------------------------------
 
@@ -195,6 +207,16 @@ class Broker:
         if self._thread is None:
             raise _not_running()
         return self._thread.call(work)
+
+    def _ask(self, question: Callable[[HostedNode], Result]) -> Result:
+        async def ask() -> Result:
+            return question(self._running_node())
+
+        return self._call(ask)
+
+    def _look_at_clock(self) -> None:
+        with suppress(BrokerNotRunningError, LoopDiedError):  # then nobody waits
+            self._ask(lambda node: node.look_at_clock())
 
     async def _start_node(self, config: BrokerConfig) -> HostedNode:
         node = self._make_node(config, self.clock)
@@ -215,6 +237,9 @@ class Broker:
         if self._node is not None:
             self._node.kill()
 
+    def _make_whole_node(self, config: BrokerConfig, clock: Clock) -> HostedNode:
+        return Node(config, clock=clock, faults=self.faults)
+
     def _leave_thread(self) -> None:
         if self._thread is not None:
             self._thread.close()
@@ -229,12 +254,6 @@ class Broker:
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
-
-
-def _make_node(config: BrokerConfig, clock: Clock) -> HostedNode:
-    from exactlog.node.node import Node  # noqa: PLC0415  heavy: a fake node does without
-
-    return Node(config, clock=clock)
 
 
 def _not_running() -> BrokerNotRunningError:

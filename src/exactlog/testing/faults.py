@@ -1,16 +1,39 @@
-"""Faults a test can order: the process dies, or a step fails, at a named point."""
+"""Faults a test can order: of one broker, that its answers go wrong; of this process, that a step fails or it dies."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from exactlog.broker.answer_faults import AnswerFaults, Fault
+from exactlog.broker.services import BrokerServices
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import KafkaError
 from exactlog.storage import fault_points
 from exactlog.storage.fault_points import ArmedAction, FaultPoint
 
-__all__ = ["ArmedAction", "FaultPoint", "Faults", "armed", "points"]
+__all__ = ["ArmedAction", "Fault", "FaultPoint", "Faults", "armed", "points"]
 
 
-class Faults:
-    """What can be made to go wrong in one broker. `Broker.kill` is the one fault so far; hooks are added here."""
+class Faults(AnswerFaults):
+    """What can be made to go wrong in one broker. Orders outlive `kill` and `restart`; any thread may give them."""
+
+    def __init__(self, do_in_broker: Callable[[Callable[[BrokerServices], None]], None]) -> None:
+        """`do_in_broker` lets something be done with the parts of the broker, on its event loop, and waits for it."""
+        super().__init__()
+        self._do_in_broker = do_in_broker
+
+    def rebalance(self, group_id: str) -> None:
+        """Makes the members of a group join again, as if another had come; when this returns it has begun.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND: there is no such group.
+            BrokerNotRunningError: there is no broker.
+        """
+
+        def begin(services: BrokerServices) -> None:
+            if not services.groups.force_rebalance(group_id):
+                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+
+        self._do_in_broker(begin)
 
 
 def points() -> tuple[FaultPoint, ...]:

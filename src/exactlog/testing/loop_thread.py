@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-from exactlog.core.model.errors import ExactlogError
+from exactlog.core.model.errors import ExactlogError, InvariantError
 from exactlog.node.event_loop import new_event_loop
 
 Result = TypeVar("Result")
@@ -41,7 +41,10 @@ class LoopThread:
 
         Raises:
             LoopDiedError: the thread has ended, or ends before the work is done.
+            InvariantError: this is that thread, which would wait for itself.
         """
+        if threading.current_thread() is self._thread:
+            raise InvariantError(f"work for the thread {self._name} is called from it, and would never be done")
         with self._guard:
             if self._ending.is_set() or self._loop is None:
                 raise self._death_notice()

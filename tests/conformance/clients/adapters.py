@@ -19,13 +19,12 @@ JAVA_CLIENTS = {"java-4.4": "4.4.0", "java-3.9": "3.9.2"}
 
 FEATURES = frozenset(
     {
-        "produce", "idempotence", "acks 0", "null", "consume", "out of range", "offset_at", "list_offset",
+        "produce", "idempotence", "empty", "append time", "consume", "offset_at", "list_offset", "tiers",
         "create_topic", "delete_topic", "delete_records", "partition_counts", "settings", "alter_settings",
         "incremental settings", "create_partitions", "describe_cluster", "log_sizes", "producers",
-        "commit", "committed", "consume_in_group", "alter_group_offsets", "delete_group_offsets",
+        "commit", "committed", "metadata", "consume_in_group", "alter_group_offsets", "delete_group_offsets",
         "groups", "group states", "describe_group", "delete_group",
-        "member", "static member", "cooperative", "roundrobin", "commits each batch",
-        "refusals", "client_apis",
+        "member", "static member", "cooperative", "client_apis",
     }
 )  # fmt: skip
 """All that cases may need."""
@@ -74,25 +73,28 @@ def _go(library):
     }
 
 
-NO_RAW_REQUESTS = dict.fromkeys(["client_apis", "refusals"], "its administration has no such calls")
+NO_API_TABLE = {"client_apis": "only the Java program is asked for the APIs that it knows"}
 
 CLIENTS: Mapping[str, Client] = {
     "confluent-kafka": Client(
         ConfluentKafka,
         _python("python_member", "confluent-kafka"),
         cannot={
+            "tiers": "librdkafka has no specifications for tiered logs",
             "log_sizes": "librdkafka has no DescribeLogDirs",
             "producers": "librdkafka has no DescribeProducers",
+            "metadata": "confluent-kafka reads past the end of the metadata of a commit",
             "delete_group_offsets": "librdkafka has OffsetDelete, confluent-kafka does not hand it out",
         }
-        | NO_RAW_REQUESTS,
+        | NO_API_TABLE,
     ),
-    "kafka-python": Client(KafkaPython, _python("python_member", "kafka-python"), cannot=NO_RAW_REQUESTS),
+    "kafka-python": Client(KafkaPython, _python("python_member", "kafka-python"), cannot=NO_API_TABLE),
     "aiokafka": Client(
         Aiokafka,
         _python("python_member", "aiokafka"),
         cannot={
             "list_offset": "its administration has no ListOffsets",
+            "tiers": "see list_offset",
             "incremental settings": "it has AlterConfigs only",
             "log_sizes": "it has no DescribeLogDirs",
             "producers": "it has no DescribeProducers",
@@ -102,16 +104,19 @@ CLIENTS: Mapping[str, Client] = {
             "delete_group": "it has no DeleteGroups",
             "cooperative": "it has no cooperative assignor",
         }
-        | NO_RAW_REQUESTS,
+        | NO_API_TABLE,
     ),
     "java-4.4": Client(**_java(JAVA_CLIENTS["java-4.4"]), cannot={}),
     "java-3.9": Client(**_java(JAVA_CLIENTS["java-3.9"]), cannot={}),
-    "franz-go": Client(**_go("franz"), cannot=NO_RAW_REQUESTS),
+    "franz-go": Client(**_go("franz"), cannot=NO_API_TABLE),
     "kafka-go": Client(
         **_go("segmentio"),
         cannot={
             "idempotence": "its Writer has no idempotence",
-            "list_offset": "its ListOffsets knows times only, no other specifications",
+            "empty": "its Reader does not tell empty from absent",
+            "append time": "its Reader shows the producer's time",
+            "list_offset": "its ListOffsets knows the ends and times only",
+            "tiers": "see list_offset",
             "delete_records": "it has no DeleteRecords",
             "log_sizes": "it has no DescribeLogDirs",
             "producers": "it has no DescribeProducers",
@@ -119,13 +124,13 @@ CLIENTS: Mapping[str, Client] = {
             "static member": "its ConsumerGroup has no group instance id",
             "cooperative": "its ConsumerGroup is eager",
         }
-        | NO_RAW_REQUESTS,
+        | NO_API_TABLE,
     ),
     "kcat": Client(
         lambda bootstrap_servers: None,
         _python("kcat_member"),
         cannot=dict.fromkeys(
-            FEATURES - {"member", "static member", "cooperative", "roundrobin"},
+            FEATURES - {"member", "static member", "cooperative"},
             "a command line; what it does besides membership has cases of its own",
         ),
         is_peer=True,

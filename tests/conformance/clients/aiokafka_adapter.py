@@ -235,7 +235,5 @@ async def _take(consumer, count):
     received = []
     while len(received) < count:
         message = await asyncio.wait_for(consumer.getone(), PATIENCE_S)
-        received.append(
-            Received(message.offset, message.value, message.key, tuple(message.headers), message.timestamp)
-        )
+        received.append(Received(message.offset, message.value, message.key, tuple(message.headers), message.timestamp))
     return received

@@ -31,6 +31,13 @@ def refusals():
         _raise(error.args[0])
 
 
+def outcome(futures):
+    """What came of a call of the administration that asked for one thing."""
+    (future,) = futures.values()
+    with refusals():
+        return future.result(PATIENCE_S)
+
+
 def _raise(error):
     if error.code() == confluent.KafkaError._AUTO_OFFSET_RESET:
         raise Refused(confluent.KafkaError.OFFSET_OUT_OF_RANGE, error.str())
@@ -106,7 +113,7 @@ class ConfluentKafka:
         return found.offset, found.timestamp
 
     @contextlib.contextmanager
-    def _consumer(self, **more):
+    def _consumer(self, *, on_commit=None, **more):
         consumer = confluent.Consumer(
             self._connection
             | {
@@ -116,6 +123,7 @@ class ConfluentKafka:
                 "fetch.message.max.bytes": BYTES_MAX,
             }
             | {name.replace("_", "."): value for name, value in more.items()}
+            | ({"on_commit": on_commit} if on_commit else {})
         )
         try:
             yield consumer
@@ -125,13 +133,13 @@ class ConfluentKafka:
     # --- topics -----------------------------------------------------------------------------------------------
 
     def create_topic(self, name, *, partitions=1, config=None):
-        self._ask(self._admin.create_topics([admin.NewTopic(name, partitions, 1, config=config or {})]))
+        outcome(self._admin.create_topics([admin.NewTopic(name, partitions, 1, config=config or {})]))
 
     def delete_topic(self, name):
-        self._ask(self._admin.delete_topics([name]))
+        outcome(self._admin.delete_topics([name]))
 
     def delete_records(self, topic, offset, *, partition=0):
-        return self._ask(self._admin.delete_records([confluent.TopicPartition(topic, partition, offset)])).low_watermark
+        return outcome(self._admin.delete_records([confluent.TopicPartition(topic, partition, offset)])).low_watermark
 
     def partition_counts(self):
         topics = self._admin.list_topics(timeout=PATIENCE_S).topics
@@ -139,7 +147,7 @@ class ConfluentKafka:
 
     def settings(self, topic):
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, topic)
-        described = self._ask(self._admin.describe_configs([resource]))
+        described = outcome(self._admin.describe_configs([resource]))
         return {name: entry.value for name, entry in described.items()}
 
     def alter_settings(self, topic, settings):
@@ -152,10 +160,10 @@ class ConfluentKafka:
             for name, value in settings.items()
         ]
         resource = admin.ConfigResource(admin.ConfigResource.Type.TOPIC, topic, incremental_configs=changes)
-        self._ask(self._admin.incremental_alter_configs([resource]))
+        outcome(self._admin.incremental_alter_configs([resource]))
 
     def create_partitions(self, topic, count):
-        self._ask(self._admin.create_partitions([admin.NewPartitions(topic, count)]))
+        outcome(self._admin.create_partitions([admin.NewPartitions(topic, count)]))
 
     def describe_cluster(self):
         cluster = self._admin.describe_cluster().result(PATIENCE_S)
@@ -164,12 +172,6 @@ class ConfluentKafka:
             "controller": cluster.controller.id,
             "brokers": [f"{node.host}:{node.port}" for node in cluster.nodes],
         }
-
-    @staticmethod
-    def _ask(futures):
-        (future,) = futures.values()
-        with refusals():
-            return future.result(PATIENCE_S)
 
     # --- groups -----------------------------------------------------------------------------------------------
 
@@ -189,12 +191,9 @@ class ConfluentKafka:
                 _raise(committed[0])
 
     def committed(self, group, topic):
-        found = self._ask(self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
-        return {
-            offset.partition: (offset.offset, offset.metadata or "")
-            for offset in found.topic_partitions
-            if offset.topic == topic
-        }
+        """The offsets; the metadata is not looked at, since confluent-kafka reads past its end."""
+        found = outcome(self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]))
+        return {each.partition: (each.offset, None) for each in found.topic_partitions if each.topic == topic}
 
     def consume_in_group(self, group, topic, count):
         with self._consumer(group_id=group, auto_offset_reset="earliest", enable_auto_offset_store=False) as consumer:
@@ -209,7 +208,7 @@ class ConfluentKafka:
     def alter_group_offsets(self, group, topic, offsets):
         asked = [confluent.TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
         wanted = ConsumerGroupTopicPartitions(group, asked)
-        altered = self._ask(self._admin.alter_consumer_group_offsets([wanted]))
+        altered = outcome(self._admin.alter_consumer_group_offsets([wanted]))
         for partition in altered.topic_partitions:
             if partition.error:
                 _raise(partition.error)
@@ -219,7 +218,7 @@ class ConfluentKafka:
         return {group.group_id: STATES[group.state] for group in listed.valid}
 
     def describe_group(self, group):
-        described = self._ask(self._admin.describe_consumer_groups([group]))
+        described = outcome(self._admin.describe_consumer_groups([group]))
         members = {
             member.client_id: {(owned.topic, owned.partition) for owned in member.assignment.topic_partitions}
             for member in described.members
@@ -227,7 +226,7 @@ class ConfluentKafka:
         return GroupDescription(STATES[described.state], described.partition_assignor, members)
 
     def delete_group(self, group):
-        self._ask(self._admin.delete_consumer_groups([group]))
+        outcome(self._admin.delete_consumer_groups([group]))
 
 
 def _take(consumer, count, messages=None):

@@ -3,6 +3,7 @@ Kafka as well: what a case expects is what Kafka does.
 """
 
 import contextlib
+import time
 import uuid
 
 import pytest
@@ -12,7 +13,7 @@ from tests.conformance.clients.face import Membership
 from tests.conformance.clients.members import Members
 from tests.peers.gate import skip_without_peer
 
-JUDGE_MARKS = (pytest.mark.long, pytest.mark.peer, pytest.mark.xdist_group("apache_kafka"))
+JUDGE_MARKS = (pytest.mark.peer, pytest.mark.xdist_group("apache_kafka"))
 
 
 def pytest_configure(config):
@@ -24,15 +25,16 @@ def pytest_generate_tests(metafunc):
     if "client_name" not in metafunc.fixturenames:
         return
     needed = {feature for mark in metafunc.definition.iter_markers("needs") for feature in mark.args}
+    assert needed, "a case says what it needs"
     assert needed <= FEATURES, needed - FEATURES
-    runs = []
-    for name, client in CLIENTS.items():
-        if not needed.isdisjoint(client.cannot):
-            continue
-        marks = [pytest.mark.peer] if client.is_peer else []
-        runs.append(pytest.param(name, "exactlog", id=name, marks=marks))
-        if metafunc.definition.get_closest_marker("only_exactlog") is None:
-            runs.append(pytest.param(name, "apache-kafka", id=f"{name}-apache-kafka", marks=JUDGE_MARKS))
+    able = {name: client for name, client in CLIENTS.items() if needed.isdisjoint(client.cannot)}
+    marks = {name: [pytest.mark.peer] if client.is_peer else [] for name, client in able.items()}
+    if "broker_name" not in metafunc.fixturenames:  # the case starts a broker of its own
+        metafunc.parametrize("client_name", [pytest.param(name, marks=marks[name]) for name in able])
+        return
+    runs = [pytest.param(name, "exactlog", id=name, marks=marks[name]) for name in able]
+    if metafunc.config.getoption("--long") and not metafunc.definition.get_closest_marker("only_exactlog"):
+        runs += [pytest.param(name, "apache-kafka", id=f"{name}-apache-kafka", marks=JUDGE_MARKS) for name in able]
     metafunc.parametrize(("client_name", "broker_name"), runs)
 
 
@@ -76,6 +78,19 @@ def client(open_clients, client_name, bootstrap_servers):
 def control(open_clients, bootstrap_servers):
     """A client that makes what a case needs and looks at what came of it, where that is not what the case is about."""
     return open_clients("confluent-kafka", bootstrap_servers)
+
+
+@pytest.fixture
+def found(broker_name):
+    """Whether a condition holds: at once; with Apache Kafka, which answers before its broker has learned of it, soon."""
+
+    def holds(condition):
+        deadline = time.monotonic() + (5 if broker_name == "apache-kafka" else 0)
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return condition()
+
+    return holds
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """kafka-python."""
 
 import contextlib
+import re
 import time
 import warnings
 
@@ -22,13 +23,13 @@ def refusals():
 
 
 def check(answers):
-    """Raises what an answer by element holds in the place of a result."""
+    """Raises what an answer by element holds in the place of a result: the class of an error, its name, or its text."""
     for answer in answers.values():
-        error = answer[1] if isinstance(answer, tuple) else answer
-        error = error.get("error") if isinstance(error, dict) else error
-        if isinstance(error, type) and issubclass(error, kafka.errors.KafkaError):
-            error = error()
-        if isinstance(error, Exception) and not isinstance(error, kafka.errors.NoError):
+        error = answer
+        if isinstance(answer, str):
+            numbered = re.match(r"\[Error (\d+)\]", answer)
+            error = kafka.errors.for_code(int(numbered[1])) if numbered else getattr(kafka.errors, answer, None)
+        if error not in {None, kafka.errors.NoError}:
             raise error
 
 

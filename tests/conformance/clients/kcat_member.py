@@ -1,4 +1,4 @@
-"""A member of a group that is kcat, its output told as other members tell theirs: ``python -m ... BOOTSTRAP MEMBERSHIP``.
+"""A member of a group that is kcat, told of as other members tell of themselves: ``python -m ... BOOTSTRAP MEMBERSHIP``.
 
 kcat commits by itself, often here, and once more when it is asked to end.
 """
@@ -11,7 +11,8 @@ import threading
 from tests.conformance.clients.member_events import Wanted, membership, say, say_records
 from tests.peers.kcat import kcat
 
-REBALANCE = re.compile(r"rebalanced \(memberid .*?\): (assigned|revoked|lost): ?(.*)")
+REBALANCE = re.compile(r"rebalanced.*?(assigned|revoked|lost|incremental assignment|incremental revoke)\b(.*)")
+WORDS = {"incremental assignment": "assigned", "incremental revoke": "revoked"}
 PARTITION = re.compile(r"(\S+) \[(\d+)\]")
 
 
@@ -19,7 +20,7 @@ def tell_rebalances(lines):
     for line in lines:
         found = REBALANCE.search(line)
         if found:
-            say(found[1], [[topic, int(index)] for topic, index in PARTITION.findall(found[2])])
+            say(WORDS.get(found[1], found[1]), [[topic, int(index)] for topic, index in PARTITION.findall(found[2])])
 
 
 def tell_records(lines):
@@ -38,6 +39,7 @@ def main(bootstrap_servers, *arguments):
         "heartbeat.interval.ms": 500,
         "auto.offset.reset": "earliest",
         "auto.commit.interval.ms": 100,
+        "fetch.wait.max.ms": 100,
     }
     if wanted.instance_id is not None:
         settings["group.instance.id"] = wanted.instance_id

@@ -16,7 +16,10 @@ def say(what, told):
 
 def say_records(records):
     """Records that were handed out: topic, partition, offset and value of each."""
-    say("records", [[topic, partition, offset, base64.b64encode(value).decode()] for topic, partition, offset, value in records])
+    say(
+        "records",
+        [[topic, partition, offset, base64.b64encode(value).decode()] for topic, partition, offset, value in records],
+    )
 
 
 def membership(arguments):

@@ -30,7 +30,7 @@ class Member:
         self.client_id = wanted.client_id
         self.owned, self.records, self.rebalances, self.committed = set(), [], [], 0
         self._changed = changed
-        self._complaints = tempfile.TemporaryFile()
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed with the member
         self._process = subprocess.Popen(
             [*command, json.dumps(wanted._asdict())],
             cwd=PROJECT,
@@ -59,9 +59,7 @@ class Member:
                 self.owned -= {tuple(partition) for partition in told}
                 self.rebalances.append((what, {tuple(partition) for partition in told}))
             case "records":
-                self.records += [
-                    (topic, partition, offset, base64.b64decode(value)) for topic, partition, offset, value in told
-                ]
+                self.records += [(*place, base64.b64decode(value)) for *place, value in told]
             case "committed":
                 self.committed += told
 

@@ -145,7 +145,9 @@ def _by_partition(found):
 
 def _received(records):
     return [
-        Received(offset, _bytes(value), _bytes(key), tuple((name, _bytes(data)) for name, data in headers), timestamp_ms)
+        Received(
+            offset, _bytes(value), _bytes(key), tuple((name, _bytes(data)) for name, data in headers), timestamp_ms
+        )
         for offset, value, key, headers, timestamp_ms in records
     ]
 

@@ -36,6 +36,7 @@ def be_confluent(bootstrap_servers, wanted):
         "heartbeat.interval.ms": HEARTBEAT_MS,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
+        "fetch.wait.max.ms": POLL_MS,
         "log_level": 0,
     }
     if wanted.instance_id is not None:

@@ -1,5 +1,6 @@
 """Clients that wait for what is not there yet, and clients whose broker goes away under them."""
 
+import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -7,11 +8,15 @@ from kafka.net.inet import KafkaNetSocket
 
 from exactlog.core.model.ids import ZERO_UUID
 from exactlog.testing import Broker
-from tests.conformance.clients.adapters import ADAPTERS, Sent
+from tests.conformance.clients.adapters import CLIENTS
+from tests.conformance.clients.face import Sent
+from tests.peers.gate import skip_without_peer
 from tests.support.raw_client import RawClient, Topic, batch_of
 from tests.support.watching import RequestCount
 
 
+@pytest.mark.only_exactlog
+@pytest.mark.needs("consume")
 def test_a_consumer_at_the_end_gets_what_comes_next(exactlog_broker, client, topic):
     fetches = RequestCount(exactlog_broker, "Fetch")
     with ThreadPoolExecutor(1) as thread, RawClient(exactlog_broker.port) as raw:
@@ -22,6 +27,17 @@ def test_a_consumer_at_the_end_gets_what_comes_next(exactlog_broker, client, top
         raw.produce(Topic(topic, ZERO_UUID), batch_of(b"second"))
 
         assert [record.value for record in consuming.result()] == [b"first", b"second"]
+
+
+@contextlib.contextmanager
+def opened(client_name, bootstrap_servers):
+    """A client of its own, closed at the end."""
+    with skip_without_peer():
+        client = CLIENTS[client_name].open(bootstrap_servers)
+    try:
+        yield client
+    finally:
+        getattr(client, "close", lambda: None)()
 
 
 @pytest.fixture
@@ -40,12 +56,12 @@ def refused_sockets_are_closed(monkeypatch):
 
 
 @pytest.mark.usefixtures("refused_sockets_are_closed")
-@pytest.mark.parametrize("adapter", ADAPTERS.values(), ids=ADAPTERS.keys())
-def test_an_idempotent_producer_lives_through_a_crash_of_its_broker_and_nothing_is_lost_or_doubled(adapter):
+@pytest.mark.only_exactlog
+@pytest.mark.needs("idempotence")
+def test_an_idempotent_producer_lives_through_a_crash_of_its_broker_and_nothing_is_lost_or_doubled(client_name):
     records = [Sent(b"%d" % index) for index in range(3_000)]
 
-    with Broker() as broker:
-        client = adapter(broker.bootstrap_servers)
+    with Broker() as broker, opened(client_name, broker.bootstrap_servers) as client:
         client.create_topic("t")
 
         def crash():

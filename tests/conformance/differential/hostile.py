@@ -16,13 +16,6 @@ from exactlog.core.codec.wire_types import Fixed, Sized
 NOBODY = uuid.UUID("00000000-0000-4000-8000-000000000bad")
 
 HOSTILE_VALUES = {
-    "string": {
-        "empty": "",
-        "too long": "x" * 250,
-        "forbidden": "no/slash",
-        "dots": "..",
-        "not ascii": "å",
-    },
     "bytes": {"empty": b"", "garbage": b"\x00\xff" * 10},
     "records": {"empty": b"", "garbage": b"\x00\xff" * 40},
     "uuid": {"zero": uuid.UUID(int=0), "unknown": NOBODY, "reserved": uuid.UUID(int=1)},
@@ -35,7 +28,7 @@ HOSTILE_VALUES = {
         "highest": 2**63 - 1,
     },
 }
-"""By kind of field: what to call a value, and the value."""
+"""By kind of field: what to call a value, and the value. (Those of texts are made for each request.)"""
 
 
 def mutations(request, version, *, unknown):
@@ -76,10 +69,23 @@ class Mutator:
             case Fixed(name="bool"):
                 yield f"{where} {not value}", not value
             case Fixed(name=name) | Sized(name=name):
-                hostile = HOSTILE_VALUES[name] | ({"unknown": self._unknown} if name == "string" else {})
-                if where.endswith("timeout_ms"):  # whether a few milliseconds are enough is chance
-                    hostile = {label: number for label, number in hostile.items() if number <= 0 or number > 7}
-                yield from ((f"{where} {label}", changed) for label, changed in hostile.items() if changed != value)
+                for label, changed in self._hostile_values(name, where).items():
+                    if changed != value:
+                        yield f"{where} {label}", changed
+
+    def _hostile_values(self, name, where):
+        if name == "string":
+            # Each scenario has its own: what one leaves behind under such a name is nothing to the next.
+            return {
+                "empty": "",
+                "unknown": self._unknown,
+                "too long": self._unknown + "x" * 250,
+                "forbidden": self._unknown + "/",
+                "not ascii": self._unknown + "å",
+            } | ({} if "group" in where else {"dots": ".."})
+        if where.endswith("timeout_ms"):  # whether a few milliseconds are enough is chance
+            return {label: number for label, number in HOSTILE_VALUES[name].items() if number <= 0 or number > 7}
+        return HOSTILE_VALUES[name]
 
     def _of_array(self, element, items, where):
         if items != ():

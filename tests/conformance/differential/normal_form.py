@@ -36,6 +36,7 @@ TEXT_FIELDS = {"error_message", "documentation", "batch_index_error_message"}
 MEMBER_FIELDS = {"member_id", "leader"}
 DISK_FIELDS = {"total_bytes", "usable_bytes"}
 
+NAMELESS = {"None", "", "no id"}
 NAME_FIELDS = ("name", "topic", "group_id", "resource_name")
 FOREIGN = re.compile(r"d[0-9a-f]{6}-|first-|__")
 
@@ -93,6 +94,7 @@ class Normaliser:
     def _tree(self, value, field=""):
         match value:
             case msgspec.Struct():
+                self._name_topic(value)
                 return {name: self._tree(getattr(value, name), name) for name in value.__struct_fields__}
             case tuple() | list():
                 return self._array([self._tree(item, field) for item in value if not self._is_foreign(item)])
@@ -108,6 +110,12 @@ class Normaliser:
                 return self._number(value, field)
         raise TypeError(type(value))
 
+    def _name_topic(self, value):
+        """An id that stands beside a name is that of the name."""
+        name, topic_id = getattr(value, "name", ""), getattr(value, "topic_id", ZERO_UUID)
+        if name and topic_id != ZERO_UUID:
+            self._symbols.setdefault(topic_id, f"id of {self._prefix.sub('~', name)}")
+
     def _is_foreign(self, item):
         name = next((getattr(item, field) for field in NAME_FIELDS if hasattr(item, field)), None)
         return bool(name and FOREIGN.match(name)) and name not in self._asked_about and not self._prefix.match(name)
@@ -118,7 +126,8 @@ class Normaliser:
         for index, item in enumerate(items):
             key = str(index)
             if isinstance(item, dict):
-                key = next((str(item[name]) for name in KEY_FIELDS if item.get(name) not in {None, "", "no id"}), key)
+                names = [str(item[name]) for name in KEY_FIELDS if not isinstance(item.get(name, {}), dict)]
+                key = next((name for name in names if name not in NAMELESS), "nameless" if names else key)
             while key in keyed:
                 key += "'"
             keyed[key] = item
@@ -162,13 +171,15 @@ class Normaliser:
     def _records(self, content):
         """Batches: what a reader makes of them. The CRC covers producer ids, which differ: it is checked, not compared."""
         batches = []
-        for position, header in iter_headers(content):
+        end = 0
+        for position, header in iter_headers(content, may_be_cut=True):
+            end = position + header.size_bytes
             batch = self._tree(header)
             del batch["crc"]
             records = decode_records(content, position, header=header)
             batch["records"] = {str(index): self._tree(record) for index, record in enumerate(records)}
             batches.append(batch)
-        return self._array(batches)
+        return self._array(batches) | ({"cut": True} if end != len(content) else {})
 
 
 def _texts(value):

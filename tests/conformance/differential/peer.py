@@ -11,8 +11,11 @@ from exactlog.core.codec.message_schema import Structure, fields_of
 from exactlog.core.protocol.api_keys import APIS
 from exactlog.core.protocol.messages.api_versions import ApiVersionsRequest
 from exactlog.core.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from exactlog.core.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from exactlog.core.protocol.messages.describe_cluster import DescribeClusterRequest
+from exactlog.core.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from exactlog.core.protocol.messages.find_coordinator import FindCoordinatorRequest
+from exactlog.core.protocol.messages.heartbeat import HeartbeatRequest
 from exactlog.core.protocol.messages.init_producer_id import InitProducerIdRequest
 from exactlog.core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from exactlog.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -30,7 +33,9 @@ from tests.support.raw_client import ConnectionClosed, RawClient, Topic, fetch_r
 CLOSED = "the connection is closed"
 NOT_ANSWERED = "no answer"
 NO_ERROR = 0
+COORDINATOR_LOAD_IN_PROGRESS = 14
 MEMBER_ID_REQUIRED = 79
+REBALANCE_IN_PROGRESS = 27
 LEADER_WAIT_SECONDS = 30
 ANSWER_SECONDS = 5
 """What takes longer is taken for no answer; no scenario lets a broker wait that long."""
@@ -201,6 +206,36 @@ class Peer:
         assert of_partition.error_code == NO_ERROR, of_partition
         return of_partition
 
+    def wait_for_leaders(self, topic):
+        """Waits until all partitions of a topic answer for themselves."""
+        wait_for_leaders(self._connected(), [topic.name])
+
+    def until(self, is_so):
+        """Asks until something is so: what a broker does in the background is not compared in the middle of it."""
+        deadline = time.monotonic() + LEADER_WAIT_SECONDS
+        while not is_so():
+            assert time.monotonic() < deadline, "it never comes to that"
+
+    def wait_for_config(self, topic, name, value):
+        """Waits until a setting of a topic is described with that value."""
+        resource = DescribeConfigsResource(resource_type=2, resource_name=topic.name, configuration_keys=(name,))
+
+        def is_described():
+            (described,) = self.quietly(DescribeConfigsRequest(resources=(resource,)), 4).results
+            return [config.value for config in described.configs] == [value]
+
+        self.until(is_described)
+
+    def delete_topic(self, topic):
+        """Deletes a topic, and waits until its name is gone."""
+        request = DeleteTopicsRequest(topics=(DeleteTopicState(name=topic.name),), timeout_ms=10_000)
+        (deleted,) = self.quietly(request, 6).responses
+        assert deleted.error_code == NO_ERROR, deleted
+        asked = MetadataRequest(
+            topics=(MetadataRequestTopic(name=topic.name),), allow_auto_topic_creation=False
+        )
+        self.until(lambda: self.quietly(asked, 9).topics[0].error_code != NO_ERROR)
+
     def read(self, topic, offset=0, *, partition=0):
         """Takes down what is in a partition."""
         return self.ask(fetch_request(topic, offset, partition=partition), 12)
@@ -209,12 +244,14 @@ class Peer:
         """The id of a new producer."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         answer = self.quietly(request, 4)
-        assert answer.error_code == NO_ERROR
+        while answer.error_code == COORDINATOR_LOAD_IN_PROGRESS:  # the first of a broker
+            answer = self.quietly(request, 4)
+        assert answer.error_code == NO_ERROR, answer
         self._normaliser.tree(answer)
         return answer.producer_id
 
-    def member(self, group, *, instance=None, protocols=("range",), assignment=b"assigned"):
-        """Joins an empty group, as its leader, and gives itself an assignment."""
+    def joined(self, group, *, instance=None, protocols=("range",)):
+        """Joins an empty group, as its leader; the answer."""
         join = JoinGroupRequest(
             group_id=group,
             session_timeout_ms=30_000,
@@ -227,15 +264,33 @@ class Peer:
         if joined.error_code == MEMBER_ID_REQUIRED:
             joined = self.quietly(replace(join, member_id=joined.member_id), 9)
         assert joined.error_code == NO_ERROR, joined
+        self._normaliser.tree(joined)
+        return joined
+
+    def member(self, group, *, instance=None, protocols=("range",), assignment=b"assigned"):
+        """Joins an empty group, as its leader, and gives itself an assignment."""
+        joined = self.joined(group, instance=instance, protocols=protocols)
         sync = SyncGroupRequest(
             group_id=group,
             generation_id=joined.generation_id,
             member_id=joined.member_id,
             group_instance_id=instance,
+            protocol_type="consumer",
+            protocol_name=protocols[0],
             assignments=(SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment),),
         )
-        assert self.quietly(sync, 5).error_code == NO_ERROR
+        synced = self.quietly(sync, 5)
+        assert synced.error_code == NO_ERROR, synced
         return Member(group, joined.member_id, joined.generation_id)
+
+    def until_rebalance(self, member):
+        """Waits until a member is told to rejoin."""
+        beat = HeartbeatRequest(group_id=member.group, generation_id=member.generation, member_id=member.member_id)
+        self.until(lambda: self.quietly(beat, 4).error_code == REBALANCE_IN_PROGRESS)
+
+    def fitting(self, request, version=None):
+        """A request without what the version of the scenario, or another one, lacks."""
+        return fitting(request, self.version if version is None else version)
 
     def commit(self, group, topic, offset, *, partition=0, metadata="so far"):
         """Commits an offset as somebody who is no member."""

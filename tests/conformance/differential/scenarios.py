@@ -3,9 +3,13 @@
 from itertools import count, islice
 
 from exactlog.core.protocol.api_keys import APIS
+from tests.conformance.differential import scenarios_of_groups, scenarios_of_records, scenarios_of_topics
 from tests.conformance.differential.hostile import mutations, sampled
 from tests.conformance.differential.scenario import HANDWRITTEN, Scenario
 from tests.conformance.differential.valid import FRESH, VALID
+
+MODULES = (scenarios_of_groups, scenarios_of_records, scenarios_of_topics)
+"""Where scenarios are written: to import them is to register them."""
 
 SHARE = 4
 """Of the hostile requests in versions between the first and the last, one in so many is made in a usual run."""

@@ -2,11 +2,12 @@
 
 import pytest
 
+from exactlog.core.config.broker_keys import BROKER_CONFIG_KEYS
 from exactlog.core.config.topic_configs import TOPIC_CONFIG_KEYS
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
-TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 TOPIC_CONFIG, DEFAULT_CONFIG = 1, 5
 EVERY_VERSION = range(5)
 
@@ -45,10 +46,37 @@ def test_every_setting_of_a_topic_is_told_and_which_ones_were_set(raw, version):
 
 
 def test_only_the_keys_asked_for_are_told(raw, topic):
-    some, none = describe(raw, (TOPIC, topic.name, ("retention.ms", "no.such.key")), (TOPIC, topic.name, ()))
+    some, none = describe(raw, (TOPIC, topic.name, ("retention.ms", "no.such.key")), (TOPIC, topic.name, ("no",)))
 
     assert set(settings_of(some)) == {"retention.ms"}
     assert settings_of(none) == {}
+
+
+@pytest.mark.parametrize("keys", [None, ()])
+def test_no_keys_are_all_of_them_as_in_kafka(raw, topic, keys):
+    of_topic, of_broker = describe(raw, (TOPIC, topic.name, keys), (BROKER, "1", keys))
+
+    assert set(settings_of(of_topic)) == {key.name for key in TOPIC_CONFIG_KEYS}
+    assert set(settings_of(of_broker)) == {key.name for key in BROKER_CONFIG_KEYS}
+
+
+def test_a_key_of_the_broker_is_told_by_the_name_it_is_asked_for(raw):
+    (result,) = describe(raw, (BROKER, "1", ("log.retention.ms", "retention.ms", "node.id", "no.such.key")))
+
+    assert {name: entry.value for name, entry in settings_of(result).items()} == {
+        "log.retention.ms": "604800000",
+        "retention.ms": "604800000",
+        "node.id": "1",
+    }
+
+
+def test_only_keys_that_take_a_restart_are_read_only(raw, topic):
+    of_topic, of_broker = describe(raw, (TOPIC, topic.name), (BROKER, "1"))
+
+    assert not any(entry.read_only for entry in settings_of(of_topic).values())
+    assert {name for name, entry in settings_of(of_broker).items() if not entry.read_only} == {
+        key.name for key in BROKER_CONFIG_KEYS if key.is_dynamic
+    }
 
 
 def test_synonyms_and_documentation_are_told_on_demand(raw):
@@ -69,10 +97,10 @@ def test_synonyms_and_documentation_are_told_on_demand(raw):
 
 @pytest.mark.parametrize("version", EVERY_VERSION)
 def test_the_settings_of_the_broker_are_told_under_its_id(raw, version):
-    by_id, by_default = describe(raw, (BROKER, "1"), (BROKER, ""), version=version)
+    of_this_one, of_all = describe(raw, (BROKER, "1"), (BROKER, ""), version=version)
 
-    assert settings_of(by_id)["flush.mode"].value == "commit"
-    assert settings_of(by_default)["flush.mode"].value == "commit"
+    assert settings_of(of_this_one)["flush.mode"].value == "commit"
+    assert settings_of(of_all) == {}, "nothing was set for all brokers"
 
 
 def test_each_resource_is_answered_for_itself(raw, topic):
@@ -83,6 +111,9 @@ def test_each_resource_is_answered_for_itself(raw, topic):
         (TOPIC, topic.name),
         (BROKER, "2"),
         (BROKER, "one"),
+        (BROKER_LOGGER, "1"),
+        (CLIENT_METRICS, "x"),
+        (GROUP, "g"),
         (99, "x"),
     )
 
@@ -92,6 +123,9 @@ def test_each_resource_is_answered_for_itself(raw, topic):
         (TOPIC, topic.name, ErrorCode.NONE),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (BROKER_LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (CLIENT_METRICS, "x", ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ]
     assert all(result.configs == () for result in results if result.error_code)

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from exactlog.broker.api_table import API_TABLE
-from exactlog.core.protocol.api_keys import APIS
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.protocol.api_keys import APIS, ApiKey
 from exactlog.core.protocol.messages.api_versions import ApiVersionsRequest
-from tests.support.valid_requests import VALID_REQUESTS
+from tests.support.valid_requests import VALID_REQUESTS, prepare
 
 SERVED = [
     pytest.param(api.key, version, id=f"{api.name}-{version}")
@@ -40,8 +41,12 @@ def test_every_served_api_has_a_valid_request():
 
 @pytest.mark.parametrize(("api_key", "version"), SERVED)
 def test_a_valid_request_is_answered_in_its_version_without_error(raw, topic, api_key, version):
+    prepare(raw, topic)
     response = raw.ask(VALID_REQUESTS[api_key](topic, version), version)
 
+    if (api_key, version) == (ApiKey.JOIN_GROUP, 4):  # as it must: there are no static members yet (KIP-394)
+        assert response.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        return
     assert isinstance(response, APIS[api_key].response)
     assert errors_in(response) == []
 

@@ -6,7 +6,7 @@ import pytest
 
 from exactlog.core.codec.compression import Compression
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from exactlog.core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from exactlog.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.raw_client import BY_ID, BY_NAME, Topic, base_offsets, batch_of, offsets_and_values
 
@@ -66,6 +66,7 @@ def test_beyond_either_end_of_the_log_the_offset_is_out_of_range(raw, filled, of
     data = raw.fetch(filled, offset, max_wait_ms=60_000)
 
     assert (error_of(data), bytes(data.records)) == (ErrorCode.OFFSET_OUT_OF_RANGE, b"")
+    assert (data.high_watermark, data.last_stable_offset, data.log_start_offset) == (-1, -1, -1)
 
 
 def test_an_empty_log_has_nothing_at_0_and_nothing_behind_it(raw, topic):
@@ -162,7 +163,7 @@ def test_a_reader_of_what_is_committed_is_given_a_list(raw, filled):
 # --- errors -------------------------------------------------------------------------------------------------------
 
 
-def test_unknown_topics_and_partitions_are_refused_one_by_one(raw, filled):
+def test_unknown_topics_and_partitions_are_refused_one_by_one_behind_what_was_read(raw, filled):
     wanted = (
         FetchTopic(topic="no-such-topic", partitions=(FetchPartition(partition=0, partition_max_bytes=1_000),)),
         FetchTopic(
@@ -178,9 +179,9 @@ def test_unknown_topics_and_partitions_are_refused_one_by_one(raw, filled):
         for of_topic in response.responses
         for data in of_topic.partitions
     ] == [
+        (filled.name, 0, ErrorCode.NONE, 3),
         ("no-such-topic", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
         (filled.name, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
-        (filled.name, 0, ErrorCode.NONE, 3),
         (filled.name, 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
     ]
 
@@ -207,32 +208,28 @@ def test_a_reader_that_knows_a_later_leader_must_wait_for_us_to_know_it_too(raw,
     assert errors == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_LEADER_EPOCH]
 
 
-# --- sessions -----------------------------------------------------------------------------------------------------
+def test_of_a_partition_that_is_named_twice_the_last_counts(raw, filled):
+    parts = tuple(FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000) for offset in (0, 4))
+    request = FetchRequest(min_bytes=1, topics=(FetchTopic(topic=filled.name, partitions=parts),))
+
+    ((data,),) = (of_topic.partitions for of_topic in raw.ask(request, BY_NAME).responses)
+
+    assert base_offsets(data.records) == [4]
 
 
-def session_fetch(raw, topic, *, session_id, session_epoch):
-    part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=1,
-        session_id=session_id,
-        session_epoch=session_epoch,
-        topics=(FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=(part,)),),
-        forgotten_topics_data=(ForgottenTopic(topic=topic.name, topic_id=topic.topic_id, partitions=(1,)),),
-    )
-    return raw.ask(request, BY_ID)
+# --- replicas -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("session_epoch", [-1, 0])
-def test_who_asks_for_a_session_is_told_that_there_is_none(raw, filled, session_epoch):
-    response = session_fetch(raw, filled, session_id=0, session_epoch=session_epoch)
+@pytest.mark.parametrize(
+    ("version", "replica"), [(14, {"replica_id": 5}), (15, {"replica_state": ReplicaState(replica_id=5)})]
+)
+def test_no_other_broker_is_a_replica(raw, filled, version, replica):
+    epoch = leader_epoch(raw, filled)
+    errors = []
+    for known in (-1, epoch):
+        part = FetchPartition(partition=0, current_leader_epoch=known, partition_max_bytes=1_000)
+        topic = FetchTopic(topic_id=filled.topic_id, partitions=(part,))
+        response = raw.ask(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=(topic,), **replica), version)
+        errors.append(error_of(response.responses[0].partitions[0]))
 
-    assert (response.error_code, response.session_id) == (0, 0)
-    assert base_offsets(response.responses[0].partitions[0].records) == [0, 2, 4]
-
-
-def test_an_unknown_session_is_refused(raw, filled):
-    response = session_fetch(raw, filled, session_id=77, session_epoch=3)
-
-    assert (response.error_code, response.session_id) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
-    assert response.responses == ()
+    assert errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_LEADER_EPOCH]

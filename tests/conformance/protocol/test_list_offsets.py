@@ -180,3 +180,37 @@ def test_asking_about_a_topic_nobody_made_does_not_make_it(raw, topic):
 
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert raw.produce(Topic("nobody-made-it", topic.topic_id), batch_of(b"v")).error_code == answer.error_code
+
+
+def test_a_partition_that_is_asked_twice_is_refused_once(raw, timed):
+    other = raw.create_topic()
+    parts = tuple(ListOffsetsPartition(partition_index=0, timestamp=time) for time in (LATEST, EARLIEST))
+    topics = (
+        ListOffsetsTopic(name=timed.name, partitions=parts),
+        ListOffsetsTopic(name=other.name, partitions=parts[:1]),
+    )
+
+    answer = raw.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 7)
+
+    assert [[part.error_code for part in of_topic.partitions] for of_topic in answer.topics] == [
+        [ErrorCode.INVALID_REQUEST],
+        [ErrorCode.NONE],
+    ]
+
+
+def test_a_time_the_version_lacks_is_refused_before_the_topic_is_looked_for(raw):
+    nowhere = Topic("no-such-topic", None)
+
+    errors = [raw.list_offset(nowhere, MAX_TIMESTAMP, version=version).error_code for version in (6, 7)]
+
+    assert errors == [ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@pytest.mark.parametrize(("wanted", "told"), [(-1, ()), (0, ()), (1, (5,)), (10, (5,))])
+def test_version_0_tells_a_list_of_at_most_one_offset(raw, timed, wanted, told):
+    part = ListOffsetsPartition(partition_index=0, timestamp=LATEST, max_num_offsets=wanted)
+    request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=timed.name, partitions=(part,)),))
+
+    (of_topic,) = raw.ask(request, 0).topics
+
+    assert of_topic.partitions[0].old_style_offsets == told

@@ -1,5 +1,7 @@
 """A fetch waits for bytes, and for nothing else: what wakes it, and what it finds when it wakes."""
 
+import uuid
+
 import pytest
 
 from exactlog.core.model.error_code import ErrorCode
@@ -146,5 +148,45 @@ def test_a_topic_that_is_deleted_wakes_its_readers_with_an_error(connect, raw, t
 
     raw.ask(DeleteTopicsRequest(topic_names=(topic.name,)), 5)
 
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if version == BY_ID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert ErrorCode(the_partition(reader.receive()).error_code) == unknown
+    assert ErrorCode(the_partition(reader.receive()).error_code) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", [BY_NAME, BY_ID])
+def test_what_is_unknown_does_not_keep_a_fetch_from_waiting_for_the_others(
+    connect, raw, topic, wait_for_fetch, version
+):
+    reader = connect()
+    part = FetchPartition(partition=0, partition_max_bytes=1_000)
+    unknown = FetchTopic(topic="no-such-topic", topic_id=uuid.uuid4(), partitions=(part,))
+    known = FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=(part,))
+    reader.send(FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, topics=(unknown, known)), version)
+    wait_for_fetch()
+    assert not reader.has_answer()
+
+    raw.produce(topic, BATCH)
+
+    answers = [data for of_topic in reader.receive().responses for data in of_topic.partitions]
+    assert [len(base_offsets(data.records)) for data in answers] == [1, 0]
+    assert answers[0].error_code == ErrorCode.NONE
+    assert answers[1].error_code in (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+def test_an_error_of_one_partition_is_told_at_once(raw, topic):
+    other = raw.create_topic()
+    parts = [
+        FetchTopic(topic=name, partitions=(FetchPartition(fetch_offset=offset, partition_max_bytes=1_000),))
+        for name, offset in ((topic.name, 99), (other.name, 0))
+    ]
+
+    response = raw.ask(FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, topics=tuple(parts)), BY_NAME)
+
+    errors = [data.error_code for of_topic in response.responses for data in of_topic.partitions]
+    assert errors == [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NONE]
+
+
+def test_nobody_waits_for_more_bytes_than_it_takes(raw, topic):
+    raw.produce(topic, BATCH)
+
+    data = raw.fetch(topic, 0, max_wait_ms=LONG_MS, min_bytes=1_000_000, max_bytes=len(BATCH))
+
+    assert base_offsets(data.records) == [0]

@@ -142,12 +142,26 @@ def test_topics_are_found_by_id(raw, topic, version):
 
 
 @pytest.mark.parametrize("version", [10, 11])
-def test_versions_that_tell_ids_but_do_not_take_them_refuse_them(raw, topic, version):
-    asked = MetadataRequest(topics=(MetadataRequestTopic(name=topic.name, topic_id=topic.topic_id),))
+def test_versions_that_tell_ids_but_do_not_take_them_refuse_the_whole_request(raw, topic, version):
+    by_both = MetadataRequestTopic(name=topic.name, topic_id=topic.topic_id)
+    without_name = MetadataRequestTopic(name=None, topic_id=topic.topic_id)
+    for asked in (by_both, without_name):
+        response = raw.ask(MetadataRequest(topics=(MetadataRequestTopic(name=topic.name), asked)), version)
 
-    (described,) = raw.ask(asked, version).topics
+        assert [(described.error_code, described.name) for described in response.topics] == [
+            (ErrorCode.INVALID_REQUEST, topic.name),
+            (ErrorCode.INVALID_REQUEST, asked.name or ""),
+        ]
+        assert (response.brokers, response.cluster_id, response.controller_id) == ((), None, -1)
 
-    assert (described.error_code, described.name) == (ErrorCode.INVALID_REQUEST, topic.name)
+
+def test_beside_ids_names_are_not_looked_at(raw, topic):
+    name = new_name()
+    asked = (MetadataRequestTopic(name=name), MetadataRequestTopic(name=None, topic_id=topic.topic_id))
+
+    answers = [raw.ask(MetadataRequest(topics=asked), 12).topics for _ in range(2)]
+
+    assert [[described.name for described in topics] for topics in answers] == [[topic.name]] * 2
 
 
 @pytest.mark.parametrize("version", range(3))

@@ -265,3 +265,34 @@ def test_more_requests_in_flight_than_the_broker_reads_ahead_are_all_answered(ra
 
     assert offsets == list(range(500))
     assert raw.receive().error_code == 0
+
+
+def test_acks_that_do_not_exist_are_refused_where_there_is_a_partition(raw, topic):
+    nowhere = topic._replace(name="no-such-topic")
+    damaged = bytes(batch_of(b"a")[:-1]) + b"?"
+
+    errors = [
+        raw.produce(each, batch, acks=2).error_code
+        for each, batch in ((topic, batch_of(b"a")), (topic, damaged), (nowhere, batch_of(b"a")))
+    ]
+
+    invalid = ErrorCode.INVALID_REQUIRED_ACKS
+    assert errors == [invalid, invalid, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+def test_a_transactional_batch_without_a_transactional_id_refuses_the_whole_request(raw, topic):
+    other = raw.create_topic()
+    batches = (
+        (other, batch_of(b"a")),
+        (topic, batch_of(b"b", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)),
+    )
+    data = tuple(
+        TopicProduceData(name=each.name, partition_data=(PartitionProduceData(index=0, records=records),))
+        for each, records in batches
+    )
+
+    answer = raw.ask(ProduceRequest(acks=-1, topic_data=data), BY_NAME)
+
+    errors = [part.error_code for of_topic in answer.responses for part in of_topic.partition_responses]
+    assert errors == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    assert base_offsets(raw.fetch(other, 0).records) == []

@@ -13,8 +13,11 @@ from exactlog.core.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from exactlog.core.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from exactlog.core.protocol.messages.find_coordinator import FindCoordinatorRequest
 from exactlog.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.support.raw_client import BY_ID, Topic, batch_of, offsets_and_values, sequenced
+from exactlog.testing import Broker
+from tests.support.raw_admin import create_partitions, growth
+from tests.support.raw_client import BY_ID, RawClient, Topic, batch_of, offsets_and_values, sequenced
 
 CREATE_VERSIONS = range(8)
 DELETE_VERSIONS = range(7)
@@ -72,6 +75,47 @@ def test_the_broker_decides_how_many_partitions_and_replicas_when_the_client_doe
     (result,) = create(raw, creatable(partitions=-1, replicas=-1))
 
     assert (error_of(result), result.num_partitions, result.replication_factor) == (ErrorCode.NONE, 1, 1)
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_the_topics_of_the_coordinators_are_not_for_clients_to_create(raw, name, validate_only):
+    (result,) = create(raw, creatable(name), validate_only=validate_only)
+
+    assert error_of(result) in (ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+def test_a_topic_by_the_name_of_kafkas_metadata_is_refused(raw):
+    (result,) = create(raw, creatable("__cluster_metadata"))
+
+    assert (error_of(result), result.error_message) == (
+        ErrorCode.INVALID_REQUEST,
+        "Creation of internal topic __cluster_metadata is prohibited.",
+    )
+
+
+def test_the_topic_of_the_groups_comes_to_be_by_its_name_as_its_coordinator_makes_it():
+    with Broker(config={"in.memory": True, "num.partitions": 3}) as broker, RawClient(broker.port) as raw:
+        for name in ("__consumer_offsets", "__transaction_state"):
+            asked = MetadataRequest(topics=(MetadataRequestTopic(name=name),), allow_auto_topic_creation=True)
+            (described,) = raw.ask(asked, 12).topics
+            found = error_of(described), len(described.partitions)
+            if name == "__consumer_offsets":
+                assert found == (ErrorCode.NONE, 1), "offsets.topic.num.partitions, not num.partitions"
+            else:
+                assert found == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0), "nobody is there to make it"
+
+
+def test_the_topic_of_the_groups_neither_grows_nor_is_deleted(raw):
+    raw.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=("group",)), 4)
+    count = partition_count(raw, "__consumer_offsets")
+
+    (grown,) = create_partitions(raw, growth("__consumer_offsets", count + 1)).values()
+    (deleted,) = raw.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name="__consumer_offsets"),)), 6).responses
+
+    assert (grown.error_code, error_of(deleted)) == (ErrorCode.INVALID_TOPIC_EXCEPTION,) * 2
+    assert "internal" in grown.message
+    assert partition_count(raw, "__consumer_offsets") == count
 
 
 def test_partitions_may_be_assigned_to_this_broker(raw):

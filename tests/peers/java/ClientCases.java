@@ -472,7 +472,7 @@ public class ClientCases {
             case "CreateAcls" -> done(admin.createAcls(List.of(acl)).all());
             case "DeleteAcls" -> done(admin.deleteAcls(List.of(acl.toFilter())).all());
             case "AlterReplicaLogDirs" -> done(admin.alterReplicaLogDirs(
-                Map.of(new TopicPartitionReplica(topic(asked), 0, 0), "/elsewhere")).all());
+                Map.of(new TopicPartitionReplica(topic(asked), 0, wait(admin.describeCluster().controller()).id()), "/elsewhere")).all());
             case "CreateDelegationToken" -> done(admin.createDelegationToken().delegationToken());
             case "RenewDelegationToken" -> done(admin.renewDelegationToken(new byte[] {1}).expiryTimestamp());
             case "ExpireDelegationToken" -> done(admin.expireDelegationToken(new byte[] {1}).expiryTimestamp());

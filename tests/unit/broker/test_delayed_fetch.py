@@ -2,12 +2,15 @@
 
 import asyncio
 import logging
+from types import SimpleNamespace
 
 import pytest
 
 from exactlog.broker.delayed_fetch import DelayedFetch
 from exactlog.broker.request_context import RequestContext, abandon_requests
+from exactlog.broker.timers import Timers
 from exactlog.core.protocol.headers import RequestHeader
+from tests.support.partitions import ManualClock
 
 NEVER_MS = 3_600_000
 
@@ -43,10 +46,28 @@ class FakeConnection:
         self.reason = reason
 
 
-def context_of(connection):
-    """A request that came over a connection and is never to be answered for real."""
-    header = RequestHeader(api_key=1, api_version=12, correlation_id=1)
-    return RequestContext(broker=None, connection=connection, header=header, reply=None, form=None)
+@pytest.fixture
+def clock():
+    return ManualClock()
+
+
+@pytest.fixture
+async def timers(clock):
+    timers = Timers(asyncio.get_running_loop(), clock)
+    yield timers
+    timers.stop()
+
+
+@pytest.fixture
+def context_of(timers):
+    """Makes a request that came over a connection and is never to be answered for real."""
+
+    def context_of(connection):
+        header = RequestHeader(api_key=1, api_version=12, correlation_id=1)
+        broker = SimpleNamespace(timers=timers)
+        return RequestContext(broker=broker, connection=connection, header=header, reply=None, form=None)
+
+    return context_of
 
 
 @pytest.fixture
@@ -55,7 +76,7 @@ def connection():
 
 
 @pytest.fixture
-def start(connection):
+def start(connection, context_of):
     """Begins to wait for 100 bytes of some partitions; gives the times it went off."""
 
     def start(*partitions, wait_ms=NEVER_MS, then=None):
@@ -96,12 +117,17 @@ async def test_it_goes_off_when_a_partition_fails(start):
     assert went_off == [0]
 
 
-async def test_it_goes_off_when_its_time_is_over(start):
-    partition, over = FakePartition(), asyncio.Event()
+async def test_it_goes_off_when_its_time_is_over_by_the_brokers_clock(start, clock, timers):
+    partition = FakePartition()
+    went_off = start(partition, wait_ms=NEVER_MS)
 
-    start(partition, wait_ms=1, then=over.set)
-    await over.wait()
+    clock.time_ms += NEVER_MS - 1
+    timers.look()
+    assert went_off == []
 
+    clock.time_ms += 1
+    timers.look()
+    assert went_off == [0]
     assert partition.watchers == []
 
 
@@ -137,7 +163,9 @@ async def test_it_does_not_read_for_a_connection_that_is_closing(start, connecti
     assert went_off == []
 
 
-async def test_one_that_fails_closes_its_own_connection_and_wakes_the_others_all_the_same(start, connection, caplog):
+async def test_one_that_fails_closes_its_own_connection_and_wakes_the_others_all_the_same(
+    start, connection, context_of, caplog
+):
     partition = FakePartition()
 
     def fail():

@@ -63,7 +63,7 @@ async def test_a_catalog_that_fails_fails_those_who_asked_and_the_next_ones_get_
 
 async def test_without_ids_a_producer_is_told_to_try_again(producer_ids, catalog):
     catalog.is_broken = True
-    context = SimpleNamespace(broker=SimpleNamespace(producer_ids=producer_ids))
+    context = SimpleNamespace(broker=SimpleNamespace(producer_ids=producer_ids), allows=lambda *_: True)
 
     response = await init_producer_id.handle(InitProducerIdRequest(transactional_id=None), context)
 

@@ -8,7 +8,7 @@ import pytest
 
 from exactlog.core.model.errors import DamageError
 from exactlog.core.model.limits import PRODUCER_ID_BLOCK_SIZE
-from exactlog.storage.catalog import Catalog, CatalogRefusedError, CatalogTopic, TopicState
+from exactlog.storage.catalog import BrokerScope, Catalog, CatalogRefusedError, CatalogTopic, TopicState
 
 
 @pytest.fixture
@@ -81,6 +81,65 @@ def test_a_topic_moves_from_state_to_state_and_is_forgotten(open_catalog):
     catalog.remove_topic(orders.topic_id)
 
     assert open_catalog().topics() == [others]
+
+
+def test_the_configuration_of_a_topic_is_replaced(open_catalog):
+    orders, others = topic("orders", **{"retention.ms": "1", "segment.bytes": "2"}), topic("others")
+    catalog = open_catalog()
+    catalog.add_topic(orders)
+    catalog.add_topic(others)
+
+    catalog.set_topic_config(orders.topic_id, {"retention.bytes": "3"})
+
+    assert [each.config for each in open_catalog().topics()] == [{"retention.bytes": "3"}, {}]
+
+
+def test_a_plan_to_grow_is_carried_out_or_dropped_or_forgotten_with_its_topic(open_catalog):
+    topics = [topic(name) for name in ("a", "b", "c", "d")]
+    catalog = open_catalog()
+    for each in topics:
+        catalog.add_topic(each)
+        catalog.plan_partitions(each.topic_id, 5)
+    assert open_catalog().partition_plans() == {each.topic_id: 5 for each in topics}
+
+    catalog = open_catalog()
+    catalog.carry_out_plan(topics[0].topic_id)
+    catalog.drop_plan(topics[1].topic_id)
+    catalog.remove_topic(topics[2].topic_id)
+    catalog.plan_partitions(topics[3].topic_id, 7)
+
+    catalog = open_catalog()
+    assert {each.name: each.partition_count for each in catalog.topics()} == {"a": 5, "b": 3, "d": 3}
+    assert catalog.partition_plans() == {topics[3].topic_id: 7}
+
+
+def test_a_plan_that_there_is_not_cannot_be_carried_out_and_changes_nothing(open_catalog):
+    catalog, orders = open_catalog(), topic("orders")
+    catalog.add_topic(orders)
+
+    with pytest.raises(CatalogRefusedError):
+        catalog.carry_out_plan(orders.topic_id)
+    assert open_catalog().topics() == [orders]
+
+
+def test_a_catalog_from_before_there_were_plans_is_opened(open_catalog, path):
+    catalog = open_catalog()
+    catalog.add_topic(topic("orders"))
+    catalog._connection.execute("DROP TABLE partition_plans")
+
+    assert open_catalog().partition_plans() == {}
+
+
+def test_what_is_set_on_brokers_outlives_a_restart_each_scope_for_itself(open_catalog):
+    catalog = open_catalog()
+    assert catalog.broker_config(BrokerScope.NODE) == {}
+    catalog.set_broker_config(BrokerScope.NODE, {"retention.ms": "1"})
+    catalog.set_broker_config(BrokerScope.CLUSTER, {"retention.ms": "2", "segment.bytes": "3"})
+    catalog.set_broker_config(BrokerScope.NODE, {"retention.bytes": "4"})
+
+    catalog = open_catalog()
+    assert catalog.broker_config(BrokerScope.NODE) == {"retention.bytes": "4"}
+    assert catalog.broker_config(BrokerScope.CLUSTER) == {"retention.ms": "2", "segment.bytes": "3"}
 
 
 @pytest.mark.parametrize("which", ["name", "id"])

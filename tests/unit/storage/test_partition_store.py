@@ -5,10 +5,12 @@ from uuid import UUID
 
 import pytest
 
-from exactlog.core.config.topic_configs import TopicConfig
+from exactlog.core.config.topic_configs import TopicConfig, validate_topic_config
+from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DamageError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.storage.filesystem import MemoryFilesystem, OsFilesystem
+from exactlog.storage.round import StorageRefused
 from exactlog.storage.settings import FlushMode
 from tests.support.counting_filesystem import CountingFilesystem
 from tests.support.partitions import (
@@ -53,6 +55,132 @@ def test_a_partition_begins_with_version_0_which_says_what_it_is():
         "config": {"retention.ms": "5", "flush.mode": "interval"},
     }
     assert (document["version"], document["end_offset"], document["operations"]) == (0, 0, [])
+
+
+def version_count(disk):
+    return sum(not name.endswith(".checkpoint.json") for name in disk.filesystem.list_names(DELTA_LOG))
+
+
+def configured(**overrides):
+    """A configuration of a topic; keys are spelled with underscores."""
+    config = validate_topic_config({key.replace("_", "."): str(value) for key, value in overrides.items()})
+    assert isinstance(config, TopicConfig)
+    return config
+
+
+@pytest.mark.parametrize("flush_mode", FlushMode)
+def test_settings_that_changed_while_a_partition_was_closed_become_a_version_when_it_is_opened(flush_mode):
+    with DataDirectory(config=configured(retention_ms=5), flush_mode=flush_mode) as disk:
+        disk.commit(disk.make(), batch_of(b"v"))
+        disk.config = configured(segment_bytes=100)
+        disk.restart()
+        for _ in range(2):
+            partition = disk.open()
+            assert partition.table.metadata.config == {"segment.bytes": "100", "flush.mode": flush_mode}
+            assert values_of(partition) == [b"v"]
+            versions = version_count(disk)
+            disk.restart()
+        assert version_count(disk) == versions, "the second opening had nothing to say"
+
+
+def test_an_open_partition_works_under_changed_settings_from_the_next_append_on(disk):
+    partition = disk.make()
+    disk.commit(partition, *batches_of(3))
+
+    disk.store.apply(partition, configured(segment_bytes=100, message_timestamp_type="LogAppendTime"))
+    disk.commit(partition, *batches_of(3))
+
+    assert [segment.base_offset for segment in partition.segments] == [0, 3, 4, 5]
+    assert partition.table.metadata.config["segment.bytes"] == "100"
+    assert partition.segments[-1].max_timestamp == disk.clock.now_ms()
+
+
+def test_a_change_of_settings_is_a_version_of_its_own_behind_what_was_decided(disk):
+    partition = disk.make()
+    asks = [disk.append(partition, batch) for batch in batches_of(2)]
+    disk.store.apply(partition, configured(retention_ms=7))
+    disk.append(partition, batch_of(b"later"))
+    disk.run_round()
+
+    assert [ask.offset for ask in asks] == [0, 1]
+    documents = [json.loads(disk.filesystem.read_file(f"{DELTA_LOG}/{version:020d}.json")) for version in (1, 2, 3)]
+    assert [len(document["operations"]) for document in documents] == [1, 0, 1]
+    assert ["metadata" in document for document in documents] == [False, True, False]
+    assert documents[1]["metadata"]["config"] == {"retention.ms": "7", "flush.mode": "commit"}
+
+
+def test_a_segment_rolls_when_a_batch_comes_that_is_so_much_younger_than_its_first(disk):
+    disk.config = configured(segment_ms=1_000)
+    partition = disk.make()
+    ages_ms = [0, 900, 1_000, 1_001, 1_500, 500, 2_001, 2_002]
+    disk.commit(partition, *(batch_of(b"v", timestamp_ms=FIRST_MS + age_ms) for age_ms in ages_ms))
+
+    assert [segment.base_offset for segment in partition.segments] == [0, 3, 7]
+
+
+def test_batches_of_one_round_roll_a_segment_too(disk):
+    disk.config = configured(segment_ms=1_000)
+    partition = disk.make()
+    for age_ms in (0, 1_001, 1_002, 5_000):
+        disk.append(partition, batch_of(b"v", timestamp_ms=FIRST_MS + age_ms))
+    disk.run_round()
+
+    assert [segment.base_offset for segment in partition.segments] == [0, 1, 3]
+
+
+def test_a_segment_of_an_earlier_life_rolls_by_the_age_of_its_first_batch(disk):
+    disk.config = configured(segment_ms=1_000)
+    disk.commit(disk.make(), batch_of(b"v", timestamp_ms=FIRST_MS), batch_of(b"v", timestamp_ms=FIRST_MS + 900))
+    disk.restart()
+    partition = disk.open()
+    disk.commit(partition, *(batch_of(b"v", timestamp_ms=FIRST_MS + age_ms) for age_ms in (1_000, 1_001)))
+
+    assert [segment.base_offset for segment in partition.segments] == [0, 3]
+
+
+def test_a_segment_whose_first_batch_has_no_timestamp_does_not_roll_by_age(disk):
+    disk.config = configured(segment_ms=1)
+    partition = disk.make()
+    disk.commit(partition, *(batch_of(b"v", timestamp_ms=timestamp_ms) for timestamp_ms in (-1, FIRST_MS)))
+
+    assert len(partition.segments) == 1
+
+
+def test_settings_that_are_not_the_topics_own_change_without_a_version(disk):
+    partition = disk.make()
+    versions = partition.table.version
+
+    disk.store.apply(partition, TopicConfig(segment_bytes=100))  # as when the broker's default changes
+    assert not partition.has_unpublished
+    disk.commit(partition, *batches_of(2))
+
+    assert partition.table.version == versions + 2
+    assert len(partition.segments) == 2
+
+
+def test_settings_that_go_back_and_forth_before_a_round_end_up_as_the_last(disk):
+    partition = disk.make()
+    for retention_ms in (1, 2, 1):
+        disk.store.apply(partition, configured(retention_ms=retention_ms))
+    disk.store.apply(partition, configured())
+    disk.run_round()
+
+    assert partition.table.metadata.config == {"flush.mode": "commit"}
+    assert partition.table.version == 4
+
+
+def test_a_change_of_settings_that_the_disk_refused_is_made_up_for_by_the_next_one_or_the_next_opening(disk):
+    partition = disk.make()
+    disk.store.apply(partition, configured(retention_ms=7))
+    told = []
+    partition.when_published(told.append)
+    disk.complete_round(disk.take_round(), [StorageRefused("the disk is full", 0)])
+    assert told == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert "retention.ms" not in partition.table.metadata.config
+
+    disk.store.apply(partition, configured(retention_ms=7))
+    disk.run_round()
+    assert partition.table.metadata.config["retention.ms"] == "7"
 
 
 def test_a_partition_appears_under_its_name_when_it_is_whole():

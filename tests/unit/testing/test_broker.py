@@ -16,6 +16,7 @@ class FakeNode:
         self.port = config.port or 4711
         self.bootstrap_servers = f"127.0.0.1:{self.port}"
         self.done = []
+        self.looks = []
         self.stop_reason = None
 
     async def start(self):
@@ -30,6 +31,9 @@ class FakeNode:
 
     def kill(self):
         self.done.append("kill")
+
+    def look_at_clock(self):
+        self.looks.append(self.clock.monotonic_ms())
 
     def metrics(self):
         return {"exactlog_topics": 2.0}
@@ -159,6 +163,24 @@ def test_what_keeps_the_broker_from_starting_is_raised_and_nothing_is_left(nodes
 
     assert broker.data_dir is None
     assert not nodes[0].config.data_dir.exists()
+
+
+def test_a_node_looks_at_its_clock_before_and_after_it_is_moved(nodes, make_node):
+    with Broker(make_node=make_node) as broker:
+        broker.clock.advance_ms(3_600_000)
+
+    before, after = nodes[0].looks
+    assert after - before >= 3_600_000
+
+
+def test_the_clock_can_be_moved_while_no_broker_runs(nodes, make_node):
+    broker = Broker(make_node=make_node)
+    broker.clock.advance_ms(1_000)
+    with broker:
+        broker.kill()
+        broker.clock.advance_ms(1_000)
+
+    assert nodes[0].looks == []
 
 
 def test_starting_twice_starts_once(nodes, make_node):

@@ -5,6 +5,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from exactlog.core.model.errors import InvariantError
 from exactlog.node.event_loop import new_event_loop
 from exactlog.testing.loop_thread import LoopDiedError, LoopThread
 
@@ -75,6 +76,14 @@ def test_a_dead_loop_refuses_work(loop_thread):
 
     with pytest.raises(LoopDiedError):
         loop_thread.call(name_of_thread)
+
+
+def test_work_that_would_wait_for_itself_is_refused(loop_thread):
+    async def call_from_the_loop():
+        loop_thread.call(name_of_thread)
+
+    with pytest.raises(InvariantError, match="called from it"):
+        loop_thread.call(call_from_the_loop)
 
 
 def test_closing_ends_the_thread_without_a_death(deaths):

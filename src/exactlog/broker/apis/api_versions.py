@@ -2,8 +2,8 @@
 
 Does: names every API this broker serves with its versions, and the feature of appends on terms. A version the broker
 does not know is answered in version 0 with UNSUPPORTED_VERSION and all ranges, so that any client can go on (KIP-511).
-Errors: UNSUPPORTED_VERSION, INVALID_REQUEST (a client name that is none), REBOOTSTRAP_REQUIRED (the client means
-another cluster or node, KIP-1242).
+Errors: UNSUPPORTED_VERSION, INVALID_REQUEST (a client name that is none; a cluster without a node, or a node without
+a cluster), REBOOTSTRAP_REQUIRED (the client means another cluster or node, KIP-1242).
 Versions: 3 client name and version, features; 5 cluster and node check.
 """
 
@@ -21,6 +21,7 @@ from exactlog.core.protocol.messages.produce import APPEND_FEATURE, APPEND_FEATU
 
 _CLIENT_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 CLIENT_SOFTWARE_SINCE = 3
+NO_NODE_ID = -1
 
 SUPPORTED_FEATURES = (
     SupportedFeatureKey(name=APPEND_FEATURE, min_version=APPEND_FEATURE_LEVEL, max_version=APPEND_FEATURE_LEVEL),
@@ -36,6 +37,8 @@ def handle(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsR
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     meant = (request.cluster_id, request.node_id)
+    if (request.cluster_id is None) != (request.node_id == NO_NODE_ID):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     if request.cluster_id is not None and meant != (context.broker.cluster_id, context.broker.node_id):
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     return ApiVersionsResponse(api_keys=context.broker.api_versions, supported_features=SUPPORTED_FEATURES)

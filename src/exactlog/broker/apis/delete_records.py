@@ -3,8 +3,9 @@
 Does: moves the start of logs up to an offset, for good; -1 is the high watermark. Answers where each log begins now,
 once the delta version that says so is published. An offset at or below the log start changes nothing. Where a partition
 is named twice the last one counts, as in Kafka.
-Errors: UNKNOWN_TOPIC_OR_PARTITION, OFFSET_OUT_OF_RANGE (above the high watermark, or negative), POLICY_VIOLATION (a
-topic that is only compacted), KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE.
+Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, INVALID_TOPIC_EXCEPTION (a coordinator's topic),
+OFFSET_OUT_OF_RANGE (above the high watermark, or negative), POLICY_VIOLATION (a topic that is only compacted),
+KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE.
 Versions: 2 flexible.
 """
 
@@ -13,8 +14,10 @@ from collections.abc import Coroutine
 
 from exactlog.broker.partition_lookup import closed_partitions, find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
+from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.ids import TopicPartition
+from exactlog.core.model.topic_name import is_internal
 from exactlog.core.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -68,9 +71,13 @@ class _Deletion:
 
     def _find(self, place: TopicPartition) -> PartitionLog | ErrorCode:
         topics = self.context.broker.topics
+        if not self.context.allows(Operation.DELETE, ResourceType.TOPIC, place.topic):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         found = find_partition(topics, place.topic, place.partition)
         topic = topics.by_name(place.topic)
         if topic is not None and isinstance(found, PartitionLog):
+            if is_internal(topic.name):
+                return ErrorCode.INVALID_TOPIC_EXCEPTION
             policy = topic.config.cleanup_policy
             if "compact" in policy and "delete" not in policy:
                 return ErrorCode.POLICY_VIOLATION

@@ -2,9 +2,11 @@
 
 Does: tells the cluster id, the controller and the brokers.
 Errors: UNSUPPORTED_ENDPOINT_TYPE, MISMATCHED_ENDPOINT_TYPE (controllers are asked for; this is a broker).
+Nobody is refused; the field of authorized operations says what whoever asks may do with the cluster (KIP-430).
 Versions: 1 endpoint type (KIP-919); 2 fenced brokers (KIP-1073).
 """
 
+from exactlog.broker.authorized_operations import NOT_ASKED, cluster_authorized_operations
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.protocol.messages.describe_cluster import (
@@ -30,4 +32,7 @@ def handle(request: DescribeClusterRequest, context: RequestContext) -> Describe
         cluster_id=broker.cluster_id,
         controller_id=broker.node_id,
         brokers=(DescribeClusterBroker(broker_id=broker.node_id, host=address.host, port=address.port),),
+        cluster_authorized_operations=(
+            cluster_authorized_operations(context) if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
     )

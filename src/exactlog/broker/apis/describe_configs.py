@@ -1,16 +1,28 @@
 """DescribeConfigs (key 32), versions 0 to 4.
 
-Does: shows the configuration of topics (type 2) and of this broker (type 4), with where each value comes from.
-Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another resource, another broker).
+Does: shows the configuration of topics (type 2) and of this broker (type 4), with where each value comes from; the
+broker without a name: what was set for every broker. No keys, and null for keys, are all of them. A key that goes by
+two names is shown by the one it is asked for.
+Errors: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_REQUEST (another resource, another broker),
+TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED.
 Versions: 0 says only whether a value is the default; 1 sources and synonyms; 3 types and documentation.
+Not done: loggers, client metrics and groups have no configuration here: INVALID_REQUEST.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
 
 from exactlog.broker.request_context import RequestContext
-from exactlog.core.config.broker_configs import describe_broker_config
-from exactlog.core.config.definition import ConfigEntry, ConfigSource
+from exactlog.core.config.broker_configs import (
+    UnknownConfig,
+    describe_broker_config,
+    describe_cluster_config,
+    find_broker_config_key,
+)
+from exactlog.core.config.definition import ConfigEntry, ConfigResourceType, ConfigSource
 from exactlog.core.config.topic_configs import describe_topic_config
+from exactlog.core.model.authorization import CLUSTER_NAME, Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import KafkaError
 from exactlog.core.model.topic_name import reason_name_is_invalid
@@ -22,8 +34,6 @@ from exactlog.core.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-
-TOPIC, BROKER = 2, 4
 
 
 def handle(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
@@ -43,37 +53,70 @@ def _describe(
             resource_type=asked.resource_type,
             resource_name=asked.resource_name,
         )
-    keys = asked.configuration_keys
     return DescribeConfigsResult(
-        error_message=None,
+        error_message="",  # as Kafka: none is an empty text here
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
-        configs=tuple(_result(entry, request, context) for entry in entries if keys is None or entry.name in keys),
+        configs=tuple(_result(entry, request, context) for entry in _asked_for(entries, asked)),
     )
+
+
+def _asked_for(entries: Sequence[ConfigEntry], asked: DescribeConfigsResource) -> Iterable[ConfigEntry]:
+    """Those of the entries that the request names, by the names it gives them."""
+    if not asked.configuration_keys:
+        return entries
+    if asked.resource_type == ConfigResourceType.TOPIC:
+        return [entry for entry in entries if entry.name in asked.configuration_keys]
+    found = {name: find_broker_config_key(name) for name in asked.configuration_keys}
+    by_name = {entry.name: entry for entry in entries}
+    return [
+        replace(by_name[key.name], name=name)
+        for name, key in found.items()
+        if not isinstance(key, UnknownConfig) and key.name in by_name
+    ]
 
 
 def _entries(asked: DescribeConfigsResource, context: RequestContext) -> Sequence[ConfigEntry]:
     """The configuration of a resource.
 
     Raises:
-        KafkaError: there is no such resource here.
+        KafkaError: there is no such resource here, or who asks may not see it.
     """
-    broker = context.broker
-    if asked.resource_type == TOPIC:
-        topic = broker.topics.by_name(asked.resource_name)
-        if topic is None:
-            fault = reason_name_is_invalid(asked.resource_name)
-            if fault is not None:
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{asked.resource_name}'.")
-        return describe_topic_config(topic.config, defaults=broker.config.topic_defaults)
-    if asked.resource_type == BROKER:
-        if asked.resource_name not in ("", str(broker.node_id)):
+    match asked.resource_type:
+        case ConfigResourceType.TOPIC:
+            return _topic_entries(asked.resource_name, context)
+        case ConfigResourceType.BROKER:
+            return _broker_entries(asked.resource_name, context)
+        case _:
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"This is broker {broker.node_id}; it was asked for '{asked.resource_name}'."
+                ErrorCode.INVALID_REQUEST, f"Resources of type {asked.resource_type} have no configuration here."
             )
-        return describe_broker_config(broker.config)
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Resources of type {asked.resource_type} have no configuration here.")
+
+
+def _topic_entries(name: str, context: RequestContext) -> Sequence[ConfigEntry]:
+    if not context.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    topic = context.broker.topics.by_name(name)
+    if topic is None:
+        fault = reason_name_is_invalid(name)
+        if fault is not None:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    return describe_topic_config(topic.config, broker=describe_broker_config(context.broker.running.layers))
+
+
+def _broker_entries(name: str, context: RequestContext) -> Sequence[ConfigEntry]:
+    if not context.allows(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+        raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    broker = context.broker
+    if not name:
+        return describe_cluster_config(broker.running.layers)
+    if name != str(broker.node_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}",
+        )
+    return describe_broker_config(broker.running.layers)
 
 
 def _result(

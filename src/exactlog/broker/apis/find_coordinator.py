@@ -1,7 +1,8 @@
 """FindCoordinator (key 10), versions 0 to 6.
 
 Does: names the broker that coordinates a group (type 0) or a transactional id (type 1): on a single node, this one.
-Errors: INVALID_REQUEST (an empty key, an unknown type), COORDINATOR_NOT_AVAILABLE (the disk refuses the groups' topic).
+Errors: GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUEST (an empty key, an unknown
+type), COORDINATOR_NOT_AVAILABLE (the disk refuses the groups' topic).
 Versions: 1 key types; 4 several keys at once, whose errors stand in their own entries.
 Not done: share groups (type 2).
 """
@@ -10,6 +11,7 @@ import logging
 from collections.abc import Coroutine
 
 from exactlog.broker.request_context import RequestContext
+from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import KafkaError
 from exactlog.core.model.topic_name import CONSUMER_OFFSETS
@@ -29,7 +31,9 @@ def handle(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
     """Answers with this broker; who is the first to look for a group's waits until there is a topic for them."""
-    if request.key_type == GROUP and context.broker.topics.by_name(CONSUMER_OFFSETS) is None:
+    is_missing = request.key_type == GROUP and context.broker.topics.by_name(CONSUMER_OFFSETS) is None
+    keys = request.coordinator_keys if context.api_version >= SEVERAL_KEYS_SINCE else (request.key,)
+    if is_missing and any(_authorization_error(key, GROUP, context) is None for key in keys):
         return _make_topic_and_answer(request, context)
     return _answer(request, context)
 
@@ -68,6 +72,9 @@ def _answer(request: FindCoordinatorRequest, context: RequestContext) -> FindCoo
 
 
 def _find(key: str, key_type: int, context: RequestContext) -> Coordinator:
+    refused = _authorization_error(key, key_type, context)
+    if refused is not None:
+        return _refused(key, "You may not describe it.", refused)
     if key_type not in (GROUP, TRANSACTION):
         return _refused(key, f"Coordinators of type {key_type} are not known here.")
     if not key and key_type == TRANSACTION:
@@ -80,6 +87,14 @@ def _find(key: str, key_type: int, context: RequestContext) -> Coordinator:
         port=address.port,
         error_message="" if context.api_version >= SEVERAL_KEYS_SINCE else "NONE",  # as Apache Kafka says it
     )
+
+
+def _authorization_error(key: str, key_type: int, context: RequestContext) -> ErrorCode | None:
+    if key_type == GROUP and not context.allows(Operation.DESCRIBE, ResourceType.GROUP, key):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if key_type == TRANSACTION and not context.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return None
 
 
 def _refused(key: str, reason: str, error_code: ErrorCode = ErrorCode.INVALID_REQUEST) -> Coordinator:

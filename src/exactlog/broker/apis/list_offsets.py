@@ -3,16 +3,21 @@
 Does: finds offsets by time: -1 the end of what the reader may see (high watermark, or last stable offset with
 read_committed), -2 and -4 the log start, -3 the record with the greatest timestamp, anything else the first record that
 is not older. -5 and -6 speak of tiered storage, which there is none of: they find nothing, as in Kafka without it.
-Errors: UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNSUPPORTED_VERSION (a special time the
-version lacks), KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE.
-Versions: 0 a list of offsets; 2 isolation level; 4 leader epochs; 7 to 11 special times.
+Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST (a partition is asked twice, or an
+isolation level that is none),
+FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNSUPPORTED_VERSION (a special time the version lacks), KAFKA_STORAGE_ERROR,
+LEADER_NOT_AVAILABLE.
+Versions: 0 a list, of the one offset that version 1 would tell, or empty; 2 isolation level; 4 leader epochs; 7 to 11
+special times.
 """
 
 import logging
+from collections import Counter
 from collections.abc import Coroutine
 
-from exactlog.broker.partition_lookup import check_leader_epoch, closed_partitions, find_partition, open_partitions
+from exactlog.broker.partition_lookup import closed_partitions, find_partition, leader_epoch_error, open_partitions
 from exactlog.broker.request_context import RequestContext
+from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DamageError, DecodeError, KafkaError
 from exactlog.core.model.ids import TopicPartition
@@ -38,6 +43,7 @@ SPECIAL_TIME_SINCE = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 READ_COMMITTED = 1
+ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
 _NOTHING = FoundRecord(-1, -1, -1)
 
 
@@ -62,21 +68,36 @@ async def _handle_when_open(
 
 
 def _answer(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=tuple(
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(_look_up(request, context, topic.name, part) for part in topic.partitions),
-            )
-            for topic in request.topics
+    asked = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
+    topics = []
+    for topic in request.topics:
+        partitions = tuple(
+            [
+                _look_up(request, context, topic.name, part, is_asked_twice=count > 1)
+                for part in topic.partitions
+                if (count := asked.pop((topic.name, part.partition_index), 0))  # once: told already
+            ]
         )
-    )
+        if partitions:
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
+    return ListOffsetsResponse(topics=tuple(topics))
 
 
 def _look_up(
-    request: ListOffsetsRequest, context: RequestContext, topic: str, part: ListOffsetsPartition
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    topic: str,
+    part: ListOffsetsPartition,
+    *,
+    is_asked_twice: bool,
 ) -> ListOffsetsPartitionResponse:
     try:
+        if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        if is_asked_twice or request.isolation_level not in ISOLATION_LEVELS:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        if part.timestamp < 0 and context.api_version < SPECIAL_TIME_SINCE.get(part.timestamp, 2**15):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         partition = _find_partition(context, topic, part)
         found = _find(request, context, partition, part.timestamp)
     except KafkaError as error:
@@ -101,13 +122,13 @@ def _find_partition(context: RequestContext, topic: str, part: ListOffsetsPartit
     found = find_partition(context.broker.topics, topic, part.partition_index)
     if isinstance(found, ErrorCode):
         raise KafkaError(found)
-    check_leader_epoch(context, part.current_leader_epoch)
+    refused = leader_epoch_error(context, part.current_leader_epoch)
+    if refused is not None:
+        raise KafkaError(refused)
     return found
 
 
 def _find(request: ListOffsetsRequest, context: RequestContext, partition: PartitionLog, time: int) -> FoundRecord:
-    if time < 0 and context.api_version < SPECIAL_TIME_SINCE.get(time, 2**15):
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     is_committed_only = request.isolation_level == READ_COMMITTED
     end = partition.last_stable_offset if is_committed_only else partition.high_watermark
     match time:

@@ -4,7 +4,9 @@ Does: validates each batch whole before any offset is given, appends it, and ans
 Answers an idempotent producer's repeated batch with its first offsets (KIP-98). A batch with terms (the feature
 `exactlog.append`) is appended if they hold, and answered once its delta version is published; who comes again with a
 txn_id gets the first result.
-Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_REQUIRED_ACKS, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
+Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+(transactional batches without a transactional id, or with one that may not be used: for the whole request),
+INVALID_TOPIC_EXCEPTION (a coordinator's topic), INVALID_REQUIRED_ACKS, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
 INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
 NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE. With acks=0 an error closes the connection, as in Kafka.
 With terms also INVALID_UPDATE_VERSION (another delta version than the expected one; the actual one is told) and
@@ -21,9 +23,11 @@ from exactlog.broker.request_context import RequestContext
 from exactlog.broker.topic_registry import Stopped, Topic
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.deltalog.append_terms import AppendTerms, Committed, Conflicted, PayloadDiffers, Superseded
+from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError, KafkaError
 from exactlog.core.model.ids import TopicPartition
+from exactlog.core.model.topic_name import is_internal
 from exactlog.core.protocol.messages.produce import (
     NO_DELTA_VERSION,
     BatchIndexAndErrorMessage,
@@ -34,18 +38,40 @@ from exactlog.core.protocol.messages.produce import (
     ProduceTerms,
     TopicProduceResponse,
 )
-from exactlog.core.record.batch_format import BatchHeader
+from exactlog.core.record.batch_format import (
+    ATTRIBUTES_POSITION,
+    BATCH_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
 from exactlog.core.record.batch_validation import InvalidRecords, validate_produced
 from exactlog.storage.partition_log import AppendRefused, PartitionLog
 
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
 LEGAL_ACKS = (-1, 0, 1)
+TOLD_WITH_LOG_START = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    }
+)
+"""Errors found in what the log knows: they come with where it starts, as in Kafka."""
+INTERNAL_WRITER = "__admin_client"
+"""The client id that may write to the coordinators' topics, as in Kafka."""
 
 
 def handle(request: ProduceRequest, context: RequestContext) -> Coroutine[None, None, None] | None:
     """Appends what the request brings; the answer follows when the last of its partitions is committed."""
     produce = _Produce(request, context)
+    if _has_transactional_records(request) and not _may_use_transactional_id(request, context):
+        produce.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return None
     closed = produce.look_up()
     if closed:
         return _handle_when_open(produce, closed)
@@ -85,20 +111,35 @@ class _Produce:
 
     def look_up(self) -> list[TopicPartition]:
         """Finds the partitions; returns those that must be opened first."""
-        topics = self.context.broker.topics
-        by_id = self.context.api_version >= TOPIC_IDS_SINCE
+        context, topics = self.context, self.context.broker.topics
+        by_id = context.api_version >= TOPIC_IDS_SINCE
         closed = []
         for data, shares in zip(self.request.topic_data, self.shares, strict=True):
             topic = topics.by_id(data.topic_id) if by_id else topics.by_name(data.name)
+            missing = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            name = data.name if topic is None else topic.name
+            is_allowed = context.allows(Operation.WRITE, ResourceType.TOPIC, name)
+            if not is_allowed and not by_id:
+                missing = ErrorCode.TOPIC_AUTHORIZATION_FAILED  # nor is it told whether there is one
             for share in shares:
                 if topic is None:
-                    share.partition = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    share.partition = missing
                     continue
                 share.topic = topic
+                if not is_allowed:
+                    share.partition = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                    continue
                 share.partition = find_partition(topics, topic.name, share.data.index)
                 if share.partition is ErrorCode.LEADER_NOT_AVAILABLE:
                     closed.append(TopicPartition(topic.name, share.data.index))
         return closed
+
+    def refuse(self, error_code: ErrorCode) -> None:
+        """Refuses every partition."""
+        for shares in self.shares:
+            for share in shares:
+                self._put(share, _refused(share, error_code, error_code.name))
+        self._finish_request()
 
     def append(self) -> None:
         """Appends each partition's records; with acks=0 nobody waits for what comes of it."""
@@ -109,6 +150,10 @@ class _Produce:
                     self._append_records(share, now_ms=now_ms)
                 except KafkaError as error:
                     self._put(share, _refused(share, error.error_code, str(error)))
+        self._finish_request()
+
+    def _finish_request(self) -> None:
+        """All partitions have been looked at; what is not known yet is on its way to the disk."""
         self._missing -= 1
         if self.request.acks != 0:
             self._send_if_complete()
@@ -123,7 +168,8 @@ class _Produce:
         Raises:
             KafkaError: the request itself is wrong; nothing was looked at that could change.
         """
-        partition, topic = self._check_request(share)
+        partition, topic = self._find_log(share)
+        self._check_request(topic)
         records = share.data.records if share.data.records is not None else b""
         validated = validate_produced(
             records,
@@ -183,18 +229,22 @@ class _Produce:
 
         partition.when_published(when_published)
 
-    def _check_request(self, share: _Share) -> tuple[PartitionLog, Topic]:
-        acks = self.request.acks
-        if acks not in LEGAL_ACKS:
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1.")
+    def _find_log(self, share: _Share) -> tuple[PartitionLog, Topic]:
         if share.topic is None or isinstance(share.partition, ErrorCode):
             assert isinstance(share.partition, ErrorCode)
             raise KafkaError(share.partition, self._tell_why(share))
-        if acks == -1 and share.topic.config.min_insync_replicas > 1:
+        return share.partition, share.topic
+
+    def _check_request(self, topic: Topic) -> None:
+        acks = self.request.acks
+        if acks not in LEGAL_ACKS:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it can be -1, 0 or 1.")
+        if is_internal(topic.name) and self.context.client_id != INTERNAL_WRITER:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Only the broker writes to '{topic.name}'.")
+        if acks == -1 and topic.config.min_insync_replicas > 1:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, "min.insync.replicas is above 1 and this broker is the only replica."
             )
-        return share.partition, share.topic
 
     def _tell_why(self, share: _Share) -> str:
         """Why a partition cannot be used, where there is more to say than its error code does."""
@@ -229,8 +279,27 @@ class _Produce:
                 partition_responses=tuple([share.response for share in shares if share.response is not None]),
             )
             for data, shares in zip(self.request.topic_data, self.shares, strict=True)
+            if shares
         ]
         self.context.answer(ProduceResponse(responses=tuple(topics)))
+
+
+def _has_transactional_records(request: ProduceRequest) -> bool:
+    """Whether the batch of any partition says that it is part of a transaction."""
+    return any(
+        part.records is not None
+        and len(part.records) >= BATCH_OVERHEAD
+        and part.records[MAGIC_POSITION] == MAGIC
+        and part.records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT
+        for data in request.topic_data
+        for part in data.partition_data
+    )
+
+
+def _may_use_transactional_id(request: ProduceRequest, context: RequestContext) -> bool:
+    return request.transactional_id is not None and context.allows(
+        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    )
 
 
 def _check_batch(header: BatchHeader, config: TopicConfig, *, now_ms: int) -> None:
@@ -298,6 +367,9 @@ def _refused(
     batch_index: int | None = None,
     delta_version: int = NO_DELTA_VERSION,
 ) -> PartitionProduceResponse:
+    log_start_offset = -1
+    if error_code in TOLD_WITH_LOG_START and isinstance(share.partition, PartitionLog):
+        log_start_offset = share.partition.log_start_offset
     faults: tuple[BatchIndexAndErrorMessage, ...] = ()
     if batch_index is not None:
         faults = (BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message),)
@@ -306,7 +378,7 @@ def _refused(
         error_code=error_code,
         base_offset=-1,
         log_append_time_ms=-1,
-        log_start_offset=-1,
+        log_start_offset=log_start_offset,
         record_errors=faults,
         error_message=message,
         delta_version=delta_version,

@@ -77,14 +77,16 @@ class WireAppender:
 
     async def append(
         self,
-        place: TopicPartition,
+        topic: str,
+        partition: int,
         records: Sequence[NewRecord],
         *,
-        expected_version: int | None,
-        txn_id: str | None,
-        compression: Compression,
+        expected_version: int | None = None,
+        txn_id: str | None = None,
+        compression: Compression = Compression.NONE,
     ) -> Appended | Unavailable:
         """See `Producer`."""
+        place = TopicPartition(topic, partition)
         if expected_version is not None and expected_version < 0:
             raise ValueError(f"expected_version is {expected_version}; the first delta version is 0")
         terms = ProduceTerms(
@@ -100,11 +102,11 @@ class WireAppender:
         async def attempt() -> Appended:
             nonlocal is_open
             leader_id = await self._cluster.leader_of(place)
-            topic = await self._cluster.topic(place.topic)
+            metadata = await self._cluster.topic(place.topic)
             connection = await self._cluster.connection_to(leader_id)
             connection.versions.check_feature(APPEND_FEATURE, level=APPEND_FEATURE_LEVEL)
             try:
-                return self._outcome(await self._send(connection, topic, append), append)
+                return self._outcome(await self._send(connection, metadata, append), append)
             except (KafkaError, UnsupportedError, EncodeError):
                 raise  # the broker has said no, or was not asked
             except BaseException as error:  # of cancellation too

@@ -25,10 +25,12 @@ from exactlog.core.protocol.messages.metadata import (
 
 
 class Lane(Enum):
-    """A Fetch that waits for records holds up what comes behind it on a connection, so it gets one of its own."""
+    """What waits long for its answer holds up what comes behind it on a connection, and so has one of its own: a Fetch
+    without records, a member of a group that others have yet to join."""
 
     GENERAL = "general"
     FETCH = "fetch"
+    GROUP = "group"
 
 
 class TopicMetadata(msgspec.Struct, frozen=True):
@@ -91,6 +93,19 @@ class Cluster:
             raise UnavailableError(
                 f"broker {broker_id} at {address}, as the cluster advertises it: {error}", hint=error.hint
             ) from error
+
+    async def every_connection(self) -> list[WireConnection]:
+        """A connection to each broker that the cluster has now, for what each of them knows alone."""
+        await self.metadata(())
+        return [await self.connection_to(broker_id) for broker_id in sorted(self._brokers)]
+
+    async def connection_at(self, address: Address, lane: Lane) -> WireConnection:
+        """A connection to the broker at that address, wherever that is known from.
+
+        Raises:
+            UnavailableError: it cannot be reached.
+        """
+        return await self._connect(address, lane)
 
     async def controller_connection(self) -> WireConnection:
         """A connection to the controller, for changes of topics; to any broker where there is no controller."""

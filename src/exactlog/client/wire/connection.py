@@ -85,15 +85,23 @@ class WireConnection:
         """Whether the connection is of no more use."""
         return self._lost is not None
 
-    async def request(self, request: Message, response: type[Response], *, version: int) -> Response:
+    async def request(
+        self, request: Message, response: type[Response], *, version: int, timeout_ms: int | None = None
+    ) -> Response:
         """Send a request and wait for its answer.
+
+        Args:
+            request: what to send.
+            response: what its answer is.
+            version: of both.
+            timeout_ms: for the answer; None is that of the settings.
 
         Raises:
             UnavailableError: the connection was lost, or the answer did not come in time. The broker may have carried
                 the request out.
             DecodeError: the answer is malformed.
         """
-        frame = await self._exchange(request, version=version)
+        frame = await self._exchange(request, version=version, timeout_ms=timeout_ms)
         return self._decode(response, frame, version=version)
 
     async def send_unanswered(self, request: Message, *, version: int) -> None:
@@ -129,12 +137,12 @@ class WireConnection:
         check(answer.error_code, f"{self.address}: ask for API versions")
         self.versions = served_versions(str(self.address), answer)
 
-    async def _exchange(self, request: Message, *, version: int) -> bytes:
+    async def _exchange(self, request: Message, *, version: int, timeout_ms: int | None = None) -> bytes:
         correlation_id = self._write(request, version=version)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         answer.add_done_callback(_look_at)
         self._waiting[correlation_id] = answer
-        timeout_ms = self._settings.request_timeout_ms
+        timeout_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._drain()

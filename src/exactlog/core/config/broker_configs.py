@@ -77,6 +77,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 600_000
     offsets_topic_segment_bytes: int = limits.COORDINATOR_SEGMENT_BYTES
+    fetch_session_slots_max: int = limits.FETCH_SESSIONS_MAX
     connections_max: int = limits.CONNECTIONS_MAX
     connections_max_idle_ms: int = limits.CONNECTION_IDLE_MS_MAX
     socket_request_max_bytes: int = limits.FRAME_BYTES_MAX
@@ -137,9 +138,47 @@ def validate_broker_config(texts: Mapping[str, str]) -> BrokerConfig | InvalidCo
     return _find_conflict(config) or config
 
 
-def describe_broker_config(config: BrokerConfig) -> tuple[ConfigEntry, ...]:
-    """The rows of a DescribeConfigs answer for the broker, all of them read-only."""
-    return tuple(_describe(key, config) for key in BROKER_CONFIG_KEYS)
+class LayeredBrokerConfig(Struct, frozen=True, kw_only=True):
+    """What a broker was started with, and what clients have set over it since (KIP-226).
+
+    Attributes:
+        started_with: from flags, the environment and the file.
+        cluster: what was set for every broker of the cluster, by the keys' own names, as given.
+        node: what was set for this broker alone; it hides the rest.
+    """
+
+    started_with: BrokerConfig
+    cluster: Mapping[str, str] = {}
+    node: Mapping[str, str] = {}
+
+    def in_force(self) -> BrokerConfig | InvalidConfig:
+        """What the broker runs with, or why it cannot."""
+        values: dict[str, ConfigValue] = {}
+        for name, text in {**self.cluster, **self.node}.items():
+            key = find_broker_config_key(name)
+            if isinstance(key, UnknownConfig):
+                return InvalidConfig(f"Unknown broker config name: {name}", (name,), key.hint)
+            parsed = parse_config_value(key, text)
+            if isinstance(parsed, InvalidConfig):
+                return parsed
+            values[key.attribute] = parsed.value
+        config: BrokerConfig = replace(self.started_with, **values)
+        return _find_conflict(config) or config
+
+
+def describe_broker_config(layers: LayeredBrokerConfig) -> tuple[ConfigEntry, ...]:
+    """The rows of a DescribeConfigs answer for the broker: read-only but those that can be changed while it runs."""
+    return tuple(_describe(key, layers) for key in BROKER_CONFIG_KEYS)
+
+
+def describe_cluster_config(layers: LayeredBrokerConfig) -> tuple[ConfigEntry, ...]:
+    """The rows of a DescribeConfigs answer for all brokers of the cluster: what was set for them, and nothing else."""
+    entries = []
+    for key in BROKER_CONFIG_KEYS:
+        if key.name in layers.cluster:
+            synonym = ConfigSynonym(key.name, layers.cluster[key.name], ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+            entries.append(_entry(key, (synonym,)))
+    return tuple(entries)
 
 
 def _find_conflict(config: BrokerConfig) -> InvalidConfig | None:
@@ -163,18 +202,31 @@ def _find_conflict(config: BrokerConfig) -> InvalidConfig | None:
     return None
 
 
-def _describe(key: ConfigKey, config: BrokerConfig) -> ConfigEntry:
-    default = ConfigSynonym(key.name, format_config_value(key.default), ConfigSource.DEFAULT_CONFIG)
-    value = _value_text(key, config)
-    shown = default if value == default.value else ConfigSynonym(key.name, value, ConfigSource.STATIC_BROKER_CONFIG)
+def _describe(key: ConfigKey, layers: LayeredBrokerConfig) -> ConfigEntry:
+    synonyms = [
+        ConfigSynonym(key.name, values[key.name], source)
+        for values, source in (
+            (layers.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
+            (layers.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        )
+        if key.name in values
+    ]
+    started_with, default = _value_text(key, layers.started_with), format_config_value(key.default)
+    if started_with != default:
+        synonyms.append(ConfigSynonym(key.name, started_with, ConfigSource.STATIC_BROKER_CONFIG))
+    synonyms.append(ConfigSynonym(key.name, default, ConfigSource.DEFAULT_CONFIG))
+    return _entry(key, tuple(synonyms))
+
+
+def _entry(key: ConfigKey, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
     return ConfigEntry(
         name=key.name,
-        value=shown.value,
-        source=shown.source,
-        is_read_only=True,
+        value=synonyms[0].value,
+        source=synonyms[0].source,
+        is_read_only=not key.is_dynamic,
         type=key.type,
         documentation=key.explanation,
-        synonyms=(default,) if shown is default else (shown, default),
+        synonyms=synonyms,
     )
 
 

@@ -109,6 +109,7 @@ BROKER_CONFIG_KEYS: Final = (
         valid=Between(0),
         documentation="The default of topics' max.message.bytes: the largest record batch.",
         acts=True,
+        is_dynamic=True,
     ),
     ConfigKey(
         name="segment.bytes",
@@ -117,6 +118,7 @@ BROKER_CONFIG_KEYS: Final = (
         valid=Between(SEGMENT_BYTES_LEAST),
         documentation="The default of topics' segment.bytes: the size at which the next segment starts.",
         acts=True,
+        is_dynamic=True,
         aliases=("log.segment.bytes",),
     ),
     ConfigKey(
@@ -126,6 +128,7 @@ BROKER_CONFIG_KEYS: Final = (
         valid=Between(-1),
         documentation="The default of topics' retention.ms: the age at which segments are dropped; -1: never.",
         acts=True,
+        is_dynamic=True,
         aliases=("log.retention.ms",),
     ),
     ConfigKey(
@@ -134,6 +137,7 @@ BROKER_CONFIG_KEYS: Final = (
         default=-1,
         documentation="The default of topics' retention.bytes: the size at which segments are dropped; -1: never.",
         acts=True,
+        is_dynamic=True,
         aliases=("log.retention.bytes",),
     ),
     ConfigKey(
@@ -152,6 +156,7 @@ BROKER_CONFIG_KEYS: Final = (
         valid=Between(0),
         documentation="The default of topics' file.delete.delay.ms: how long a removed file stays on disk.",
         acts=True,
+        is_dynamic=True,
         aliases=("log.segment.delete.delay.ms",),
     ),
     # --- delta log --------------------------------------------------------------------------------------------
@@ -274,6 +279,7 @@ BROKER_CONFIG_KEYS: Final = (
         valid=Between(1),
         documentation="How long a partition remembers a producer that does not write.",
         acts=True,
+        is_dynamic=True,
     ),
     # --- groups -----------------------------------------------------------------------------------------------
     ConfigKey(
@@ -347,6 +353,16 @@ BROKER_CONFIG_KEYS: Final = (
         valid=Between(SEGMENT_BYTES_LEAST),
         documentation="The segment.bytes that __consumer_offsets is created with.",
         acts=True,
+    ),
+    # --- reading ----------------------------------------------------------------------------------------------
+    ConfigKey(
+        name="fetch.session.slots.max",
+        type=ConfigType.INT,
+        default=limits.FETCH_SESSIONS_MAX,
+        valid=Between(0),
+        documentation="How many incremental fetch sessions are kept (KIP-227); who finds no place sends full requests.",
+        acts=True,
+        aliases=("max.incremental.fetch.session.cache.slots",),
     ),
     # --- limits -----------------------------------------------------------------------------------------------
     ConfigKey(

@@ -38,6 +38,16 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
+class ConfigResourceType(IntEnum):
+    """What has a configuration in Kafka, by its number in requests about configurations."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
 class ConfigSource(IntEnum):
     """Where a configuration value comes from, by its number in DescribeConfigs 1 and later (KIP-226)."""
 
@@ -79,6 +89,7 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
         acts: whether this version acts on it. A key that does not act yet is validated, kept and shown.
         aliases: other names it may be given by.
         broker_key: of a topic's key, the broker key that supplies its default, if there is one.
+        is_dynamic: of a broker's key, whether clients may change it while the broker runs (KIP-226).
     """
 
     name: str
@@ -89,6 +100,7 @@ class ConfigKey(Struct, frozen=True, kw_only=True):
     acts: bool
     aliases: tuple[str, ...] = ()
     broker_key: str | None = None
+    is_dynamic: bool = False
 
     @property
     def attribute(self) -> str:

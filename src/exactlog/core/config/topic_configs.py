@@ -4,7 +4,7 @@ Names, types, defaults and ranges are those of Apache Kafka 4.4 (its documentati
 exception: `segment.bytes` may go down to 14, as in Kafka 3.9, so that a test can make a topic roll its segments.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -212,8 +212,9 @@ TOPIC_CONFIG_KEYS: Final = (
         type=ConfigType.LONG,
         default=7 * DAY_MS,
         valid=Between(1),
-        documentation="The age at which a segment is full even if it is small.",
-        acts=False,
+        documentation="A segment is full, even if it is small, when a batch comes that is so much younger than the "
+        "first one in it.",
+        acts=True,
     ),
     ConfigKey(
         name="unclean.leader.election.enable",
@@ -289,26 +290,27 @@ def validate_topic_config(
     return config
 
 
-def describe_topic_config(
-    config: TopicConfig, *, defaults: TopicConfig = KAFKA_TOPIC_DEFAULTS
-) -> tuple[ConfigEntry, ...]:
-    """The rows of a DescribeConfigs answer for a topic, by name. `defaults` is what the broker gives a topic."""
-    return tuple(_describe(key, config, defaults) for key in TOPIC_CONFIG_KEYS)
+def find_topic_config_key(name: str) -> ConfigKey | None:
+    """The key of that name, if there is one."""
+    return _KEYS_BY_NAME.get(name)
 
 
-def _describe(key: ConfigKey, config: TopicConfig, defaults: TopicConfig) -> ConfigEntry:
-    synonyms = []
+def describe_topic_config(config: TopicConfig, *, broker: Iterable[ConfigEntry] = ()) -> tuple[ConfigEntry, ...]:
+    """The rows of a DescribeConfigs answer for a topic, by name. `broker` are those of its broker."""
+    broker_entries = {entry.name: entry for entry in broker}
+    return tuple(_describe(key, config, broker_entries) for key in TOPIC_CONFIG_KEYS)
+
+
+def _describe(key: ConfigKey, config: TopicConfig, broker: Mapping[str, ConfigEntry]) -> ConfigEntry:
+    synonyms: list[ConfigSynonym] = []
     if key.name in config.overrides:
         value = format_config_value(getattr(config, key.attribute))
         synonyms.append(ConfigSynonym(key.name, value, ConfigSource.TOPIC_CONFIG))
-    broker_value = getattr(defaults, key.attribute)
-    if broker_value != key.default and key.broker_key is not None:
-        synonyms.append(
-            ConfigSynonym(key.broker_key, format_config_value(broker_value), ConfigSource.STATIC_BROKER_CONFIG)
-        )
-    synonyms.append(
-        ConfigSynonym(key.broker_key or key.name, format_config_value(key.default), ConfigSource.DEFAULT_CONFIG)
-    )
+    if key.broker_key is not None and key.broker_key in broker:
+        synonyms += broker[key.broker_key].synonyms
+    else:
+        default = format_config_value(key.default)
+        synonyms.append(ConfigSynonym(key.broker_key or key.name, default, ConfigSource.DEFAULT_CONFIG))
     return ConfigEntry(
         name=key.name,
         value=synonyms[0].value,

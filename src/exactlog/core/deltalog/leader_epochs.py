@@ -45,7 +45,7 @@ def find_epoch_end(entries: Sequence[LeaderEpochEntry], epoch: int, *, log_end_o
     An epoch older than all that are known ends where those begin; one newer than all is unknown, as -1 is.
     """
     newer = bisect_right(entries, epoch, key=_epoch_of)
-    if epoch < 0 or not entries or epoch > entries[-1].epoch:
+    if epoch == UNKNOWN_EPOCH_END.epoch or not entries or epoch > entries[-1].epoch:
         return UNKNOWN_EPOCH_END
     end_offset = entries[newer].start_offset if newer < len(entries) else log_end_offset
     return EpochEnd(entries[newer - 1].epoch if newer else epoch, end_offset)

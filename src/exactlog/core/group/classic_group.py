@@ -5,12 +5,12 @@
            ▲                       │   ▲                                      │                             │
            └──── nobody is left ───┘   └──────── a member comes, goes or changes its metadata ──────────────┘
 
-What stands in the log are the groups that are Stable or Empty. All else is forgotten by a restart: the members then find
-the generation that was, and rebalance again. A group that is deleted is no longer known; Kafka's name for that is Dead.
+What stands in the log are the groups that are Stable or Empty. All else is forgotten by a restart: the members then
+find the generation that was, and rebalance again. A group that is deleted is no longer known: Kafka calls it Dead.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
@@ -197,10 +197,12 @@ class ClassicGroup:
             return None
         return frozenset(subscribed)
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member reads a topic; a consumer group that does not tell may read any."""
-        topics = self.subscribed_topics()
-        return self.is_consumer_group if topics is None else topic in topics
+    def topics_in_use(self, topics: Iterable[str]) -> set[str]:
+        """Those among the topics that a member reads; a consumer group that does not tell may read any."""
+        if not self.is_consumer_group:
+            return set()
+        subscribed = self.subscribed_topics()
+        return {topic for topic in topics if subscribed is None or topic in subscribed}
 
     # --- the log ------------------------------------------------------------------------------------------------
 
@@ -248,7 +250,7 @@ class ClassicGroup:
     def join_answer(self, member_id: str, *, leader: str | None = None, skip_assignment: bool = False) -> JoinAnswer:
         """What a member of this generation is told; the leader, who the members are."""
         leader = leader or self.leader_id or ""
-        members = ()
+        members: tuple[tuple[str, str | None, bytes], ...] = ()
         if leader == member_id:
             members = tuple(
                 (member.member_id, member.group_instance_id, member.metadata_for(self.protocol_name) or b"")

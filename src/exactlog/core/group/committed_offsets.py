@@ -6,7 +6,6 @@ from typing import Final
 from exactlog.core.group.classic_group import NO_TIMESTAMP, ClassicGroup, GroupState
 from exactlog.core.group.draft import Draft
 from exactlog.core.group.group_record import GroupMetadataRecord, OffsetCommitRecord
-from exactlog.core.group.limits import GroupLimits
 from exactlog.core.group.rebalancing import restart_session
 from exactlog.core.group.requests import (
     NO_EXPIRY,
@@ -25,16 +24,14 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 _TIMESTAMP_MS_MAX: Final = 2**63 - 1
 
 
-def commit_offsets(
-    group: ClassicGroup | None, request: CommitRequest, limits: GroupLimits, draft: Draft
-) -> tuple[ErrorCode, ...]:
+def commit_offsets(group: ClassicGroup | None, request: CommitRequest, draft: Draft) -> tuple[ErrorCode, ...]:
     """Writes the offsets of a member of this generation, or of somebody outside while the group is empty (KIP-211)."""
     refusal = _check_committer(group, request)
     if refusal is not ErrorCode.NONE:
         return (refusal,) * len(request.offsets)
     if group is not None and group.state in {GroupState.STABLE, GroupState.PREPARING_REBALANCE}:
         restart_session(group, group.members[request.member_id], draft)
-    return tuple(_commit_one(new, request, limits, draft) for new in request.offsets)
+    return tuple(_commit_one(new, request, draft) for new in request.offsets)
 
 
 def delete_offsets(
@@ -45,7 +42,7 @@ def delete_offsets(
         return DeleteOffsetsAnswer(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY and not group.is_consumer_group:
         return DeleteOffsetsAnswer(error_code=ErrorCode.NON_EMPTY_GROUP)
-    in_use = {topic for topic, _ in request.partitions if group.is_subscribed_to(topic)}
+    in_use = group.topics_in_use(topic for topic, _ in request.partitions)
     for topic_partition in request.partitions:
         if topic_partition.topic not in in_use and topic_partition in offsets:
             draft.record(OffsetCommitRecord(group.group_id, topic_partition, None))
@@ -71,12 +68,19 @@ def delete_group(group: ClassicGroup | None, offsets: Offsets, draft: Draft) -> 
     return ErrorCode.NONE
 
 
-def expire_offsets(group: ClassicGroup, offsets: Offsets, limits: GroupLimits, draft: Draft) -> None:
-    """Lets go of offsets whose time is over (KIP-211), and of a group that has neither members nor offsets."""
+def expire_offsets(group: ClassicGroup, offsets: Offsets, draft: Draft) -> None:
+    """Lets go of offsets whose time is over (KIP-211), and of a group that has neither members nor offsets.
+
+    The time begins when the group was left, where that is known, otherwise with the commit. It does not pass while the
+    group rebalances, nor for topics that a member reads.
+    """
+    if not _may_expire(group):
+        return
+    in_use = group.topics_in_use(topic for topic, _ in offsets)
     expired = [
         topic_partition
         for topic_partition, committed in offsets.items()
-        if _is_over(group, committed, limits, draft.now_ms) and not group.is_subscribed_to(topic_partition.topic)
+        if topic_partition.topic not in in_use and _is_over(group, committed, draft)
     ]
     for topic_partition in expired:
         draft.record(OffsetCommitRecord(group.group_id, topic_partition, None))
@@ -104,8 +108,8 @@ def _check_committer(group: ClassicGroup | None, request: CommitRequest) -> Erro
     return ErrorCode.REBALANCE_IN_PROGRESS if is_completing else ErrorCode.NONE
 
 
-def _commit_one(new: NewOffset, request: CommitRequest, limits: GroupLimits, draft: Draft) -> ErrorCode:
-    if len(new.metadata) > limits.offset_metadata_bytes_max:
+def _commit_one(new: NewOffset, request: CommitRequest, draft: Draft) -> ErrorCode:
+    if len(new.metadata) > draft.limits.offset_metadata_bytes_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     expires_ms = NO_EXPIRY
     if request.retention_ms is not None:
@@ -122,15 +126,16 @@ def _commit_one(new: NewOffset, request: CommitRequest, limits: GroupLimits, dra
     return ErrorCode.NONE
 
 
-def _is_over(group: ClassicGroup, committed: CommittedOffset, limits: GroupLimits, now_ms: int) -> bool:
-    """Whether an offset has been kept for long enough: since the group was left, where that is known."""
-    kept_since_ms = committed.commit_timestamp_ms
-    if group.protocol_type is not None:
-        if group.state is GroupState.EMPTY:
-            if group.state_timestamp_ms != NO_TIMESTAMP:
-                kept_since_ms = group.state_timestamp_ms
-        elif group.state is not GroupState.STABLE or group.subscribed_topics() is None:
-            return False
+def _may_expire(group: ClassicGroup) -> bool:
+    if group.protocol_type is None or group.state is GroupState.EMPTY:
+        return True
+    return group.state is GroupState.STABLE and group.subscribed_topics() is not None
+
+
+def _is_over(group: ClassicGroup, committed: CommittedOffset, draft: Draft) -> bool:
     if committed.expire_timestamp_ms != NO_EXPIRY:
-        return now_ms >= committed.expire_timestamp_ms
-    return now_ms - kept_since_ms >= limits.offsets_retention_ms
+        return draft.now_ms >= committed.expire_timestamp_ms
+    was_left = group.protocol_type is not None and group.state is GroupState.EMPTY
+    is_known = was_left and group.state_timestamp_ms != NO_TIMESTAMP
+    begin_ms = group.state_timestamp_ms if is_known else committed.commit_timestamp_ms
+    return draft.now_ms - begin_ms >= draft.limits.offsets_retention_ms

@@ -4,13 +4,20 @@ from collections.abc import Hashable
 
 from msgspec import Struct
 
+from exactlog.core.group.limits import GroupLimits
 from exactlog.core.model.decisions import Answer, CancelTimer, CoordinatorRecord, Decision, SetTimer, Waiter
 
 
 class Draft:
-    """Collects what is to be done."""
+    """Collects what is to be done.
 
-    def __init__(self, *, now_ms: int) -> None:
+    Attributes:
+        limits: what it must keep within.
+        now_ms: when it is made.
+    """
+
+    def __init__(self, limits: GroupLimits, *, now_ms: int) -> None:
+        self.limits = limits
         self.now_ms = now_ms
         self._records: list[CoordinatorRecord] = []
         self._answers: list[Answer] = []

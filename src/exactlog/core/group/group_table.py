@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from exactlog.core.group.group_metadata_format import GroupMetadata
 from exactlog.core.group.group_record import GroupMetadataRecord, GroupRecord, OffsetCommitRecord, UnknownRecord
 from exactlog.core.group.requests import CommittedOffset
 from exactlog.core.model.ids import TopicPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _NO_OFFSETS: Final[Mapping[TopicPartition, CommittedOffset]] = MappingProxyType({})
 
@@ -16,25 +19,22 @@ class GroupTable:
     """Metadata and offsets by group. The values never change; two tables share them."""
 
     def __init__(self) -> None:
-        self.metadata: dict[str, GroupMetadata] = {}
+        self._metadata: dict[str, GroupMetadata] = {}
         self._offsets: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         self._unknown: dict[bytes, bytes] = {}
 
     def replay(self, record: GroupRecord) -> None:
         """Takes a record in."""
         match record:
-            case OffsetCommitRecord(group_id, topic_partition, None):
-                self._remove_offset(group_id, topic_partition)
             case OffsetCommitRecord(group_id, topic_partition, committed):
-                self._offsets.setdefault(group_id, {})[topic_partition] = committed
-            case GroupMetadataRecord(group_id, None):
-                self.metadata.pop(group_id, None)
+                if committed is None:
+                    self._remove_offset(group_id, topic_partition)
+                else:
+                    self._offsets.setdefault(group_id, {})[topic_partition] = committed
             case GroupMetadataRecord(group_id, metadata):
-                self.metadata[group_id] = metadata
-            case UnknownRecord(key, None):
-                self._unknown.pop(key, None)
+                _put(self._metadata, group_id, metadata)
             case UnknownRecord(key, value):
-                self._unknown[key] = value
+                _put(self._unknown, key, value)
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         """A group's offsets; none for one that is not known."""
@@ -46,7 +46,7 @@ class GroupTable:
 
     def live_records(self) -> Iterator[GroupRecord]:
         """One record for each key that has a value: replayed, they give this table."""
-        for group_id, metadata in self.metadata.items():
+        for group_id, metadata in self._metadata.items():
             yield GroupMetadataRecord(group_id, metadata)
         for group_id, offsets in self._offsets.items():
             for topic_partition, committed in offsets.items():
@@ -54,17 +54,16 @@ class GroupTable:
         for key, value in self._unknown.items():
             yield UnknownRecord(key, value)
 
-    def copy(self) -> "GroupTable":
-        """A table of its own with the same values."""
-        copied = GroupTable()
-        copied.metadata = dict(self.metadata)
-        copied._offsets = {group_id: dict(offsets) for group_id, offsets in self._offsets.items()}
-        copied._unknown = dict(self._unknown)
-        return copied
-
     def _remove_offset(self, group_id: str, topic_partition: TopicPartition) -> None:
         offsets = self._offsets.get(group_id)
         if offsets is not None:
             offsets.pop(topic_partition, None)
             if not offsets:
                 del self._offsets[group_id]
+
+
+def _put(values: dict[K, V], key: K, value: V | None) -> None:
+    if value is None:
+        values.pop(key, None)
+    else:
+        values[key] = value

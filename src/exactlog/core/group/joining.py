@@ -11,13 +11,18 @@ from msgspec.structs import replace
 
 from exactlog.core.group.classic_group import ClassicGroup, GroupState
 from exactlog.core.group.draft import Draft
-from exactlog.core.group.limits import MEMBER_ID_PREFIX_LENGTH_MAX, NEW_MEMBER_JOIN_TIMEOUT_MS, GroupLimits
+from exactlog.core.group.limits import GroupLimits
 from exactlog.core.group.member import joined_member
 from exactlog.core.group.rebalancing import dismiss, go_on, restart_session
 from exactlog.core.group.requests import JoinAnswer, JoinRequest, SyncAnswer
 from exactlog.core.group.timer_keys import SessionTimer
 from exactlog.core.model.decisions import Waiter
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.limits import (
+    MEMBER_ID_PREFIX_LENGTH_MAX,
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    PENDING_MEMBERS_PER_GROUP_MAX,
+)
 
 REPLACED_JOIN = JoinAnswer(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
 """What a JoinGroup is told whose member has sent another one; Apache Kafka leaves it without an answer."""
@@ -29,11 +34,10 @@ def join(
     waiter: Waiter,
     *,
     new_id: Callable[[], str],
-    limits: GroupLimits,
     draft: Draft,
 ) -> None:
     """Decides about a JoinGroup: an answer now, or a rebalance that it waits for."""
-    refusal = _check_request(request, limits)
+    refusal = _check_request(request, draft.limits)
     group = groups.get(request.group_id)
     if refusal is ErrorCode.NONE and group is None and request.member_id:
         refusal = ErrorCode.UNKNOWN_MEMBER_ID
@@ -41,17 +45,17 @@ def join(
         draft.answer(waiter, JoinAnswer(error_code=refusal, member_id=request.member_id))
         return
     group = group or ClassicGroup(request.group_id)
-    if not _has_room(group, request.member_id, limits):
-        _turn_away(group, request.member_id, limits, draft)
+    if not _has_room(group, request.member_id, draft.limits.members_max):
+        _turn_away(group, request.member_id, draft)
         draft.answer(waiter, JoinAnswer(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED))
     elif not group.can_work_with(request.protocol_type, frozenset(name for name, _ in request.protocols)):
         refused = JoinAnswer(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id=request.member_id)
         draft.answer(waiter, refused)
     elif request.member_id:
-        _join_again(group, request, waiter, limits, draft)
+        _join_again(group, request, waiter, draft)
     else:
         groups[group.group_id] = group
-        _join_first(group, request, waiter, _new_member_id(request, new_id), limits, draft)
+        _join_first(group, request, waiter, _new_member_id(request, new_id), draft)
 
 
 def _check_request(request: JoinRequest, limits: GroupLimits) -> ErrorCode:
@@ -67,44 +71,47 @@ def _new_member_id(request: JoinRequest, new_id: Callable[[], str]) -> str:
     return f"{prefix[:MEMBER_ID_PREFIX_LENGTH_MAX]}-{new_id()}"
 
 
-def _has_room(group: ClassicGroup, member_id: str, limits: GroupLimits) -> bool:
-    """A group that was too large before its limit was lowered shrinks when it rebalances: the last to join are too many."""
+def _has_room(group: ClassicGroup, member_id: str, members_max: int) -> bool:
+    """Whether a member may join; in a group that is too large now, the last ones of a rebalance may not."""
     match group.state:
         case GroupState.EMPTY:
             return True
         case GroupState.PREPARING_REBALANCE:
-            return member_id in group.joins or len(group.joins) < limits.members_max
+            return member_id in group.joins or len(group.joins) < members_max
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-            return member_id in group.members or len(group.members) < limits.members_max
+            return member_id in group.members or len(group.members) < members_max
 
 
-def _turn_away(group: ClassicGroup, member_id: str, limits: GroupLimits, draft: Draft) -> None:
+def _turn_away(group: ClassicGroup, member_id: str, draft: Draft) -> None:
     if member_id in group.members or member_id in group.pending:
         dismiss(group, member_id, draft)
         if group.state is GroupState.PREPARING_REBALANCE:
-            go_on(group, limits, draft)
+            go_on(group, draft)
 
 
 # --- without a member id ------------------------------------------------------------------------------------------
 
 
-def _join_first(
-    group: ClassicGroup, request: JoinRequest, waiter: Waiter, member_id: str, limits: GroupLimits, draft: Draft
-) -> None:
+def _join_first(group: ClassicGroup, request: JoinRequest, waiter: Waiter, member_id: str, draft: Draft) -> None:
     instance_id = request.group_instance_id
     if instance_id is not None and instance_id in group.static_members:
-        _come_back(group, request, waiter, member_id, limits, draft)
+        _come_back(group, request, waiter, member_id, draft)
     elif instance_id is None and request.needs_member_id:
-        group.pending.add(member_id)
-        draft.set_timer(SessionTimer(group.group_id, member_id), request.session_timeout_ms)
-        draft.answer(waiter, JoinAnswer(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+        _send_back(group, request, waiter, member_id, draft)
     else:
-        _add(group, request, waiter, member_id, limits, draft)
+        _add(group, request, waiter, member_id, draft)
 
 
-def _add(
-    group: ClassicGroup, request: JoinRequest, waiter: Waiter, member_id: str, limits: GroupLimits, draft: Draft
-) -> None:
+def _send_back(group: ClassicGroup, request: JoinRequest, waiter: Waiter, member_id: str, draft: Draft) -> None:
+    if len(group.pending) >= PENDING_MEMBERS_PER_GROUP_MAX:
+        draft.answer(waiter, JoinAnswer(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED))
+        return
+    group.pending.add(member_id)
+    draft.set_timer(SessionTimer(group.group_id, member_id), request.session_timeout_ms)
+    draft.answer(waiter, JoinAnswer(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+
+
+def _add(group: ClassicGroup, request: JoinRequest, waiter: Waiter, member_id: str, draft: Draft) -> None:
     if not group.members:
         group.protocol_type = request.protocol_type
     group.add(joined_member(member_id, request))
@@ -112,12 +119,10 @@ def _add(
     group.newcomers.add(member_id)
     group.has_more_members = True
     draft.set_timer(SessionTimer(group.group_id, member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
-    go_on(group, limits, draft)
+    go_on(group, draft)
 
 
-def _come_back(
-    group: ClassicGroup, request: JoinRequest, waiter: Waiter, member_id: str, limits: GroupLimits, draft: Draft
-) -> None:
+def _come_back(group: ClassicGroup, request: JoinRequest, waiter: Waiter, member_id: str, draft: Draft) -> None:
     """A static member is here again, and does not know its member id: it gets a new one in the same place."""
     old_leader_id = group.leader_id
     old = group.members[group.static_members[request.group_instance_id or ""]]
@@ -140,7 +145,7 @@ def _come_back(
             draft.answer(waiter, group.join_answer(member_id, leader=old_leader_id))
     else:
         group.joins[member_id] = waiter
-        go_on(group, limits, draft)
+        go_on(group, draft)
 
 
 def _fence(group: ClassicGroup, member_id: str, draft: Draft) -> None:
@@ -157,10 +162,10 @@ def _fence(group: ClassicGroup, member_id: str, draft: Draft) -> None:
 # --- with a member id ---------------------------------------------------------------------------------------------
 
 
-def _join_again(group: ClassicGroup, request: JoinRequest, waiter: Waiter, limits: GroupLimits, draft: Draft) -> None:
+def _join_again(group: ClassicGroup, request: JoinRequest, waiter: Waiter, draft: Draft) -> None:
     member_id = request.member_id
     if member_id in group.pending and request.group_instance_id is None:
-        _add(group, request, waiter, member_id, limits, draft)
+        _add(group, request, waiter, member_id, draft)
         return
     refusal = group.check_member(member_id, request.group_instance_id)
     if refusal is not ErrorCode.NONE:
@@ -168,7 +173,7 @@ def _join_again(group: ClassicGroup, request: JoinRequest, waiter: Waiter, limit
     elif _needs_no_rebalance(group, request):
         draft.answer(waiter, group.join_answer(member_id))
     else:
-        _rejoin(group, request, waiter, limits, draft)
+        _rejoin(group, request, waiter, draft)
 
 
 def _needs_no_rebalance(group: ClassicGroup, request: JoinRequest) -> bool:
@@ -183,7 +188,7 @@ def _needs_no_rebalance(group: ClassicGroup, request: JoinRequest) -> bool:
     return group.state is GroupState.COMPLETING_REBALANCE
 
 
-def _rejoin(group: ClassicGroup, request: JoinRequest, waiter: Waiter, limits: GroupLimits, draft: Draft) -> None:
+def _rejoin(group: ClassicGroup, request: JoinRequest, waiter: Waiter, draft: Draft) -> None:
     member_id = request.member_id
     earlier = group.joins.get(member_id)
     if earlier is not None:
@@ -197,4 +202,4 @@ def _rejoin(group: ClassicGroup, request: JoinRequest, waiter: Waiter, limits: G
         )
     )
     group.joins[member_id] = waiter
-    go_on(group, limits, draft)
+    go_on(group, draft)

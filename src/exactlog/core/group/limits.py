@@ -1,14 +1,6 @@
 """The bounds that a group coordinator holds its groups to."""
 
-from typing import Final
-
 from msgspec import Struct
-
-NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""How long a member waits for its first generation before it is given up: Kafka's, against clients that went away."""
-
-MEMBER_ID_PREFIX_LENGTH_MAX: Final = 1_000
-"""Characters of a client or instance id that go into member ids: with the rest it must fit into a string of Kafka."""
 
 
 class GroupLimits(Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 from exactlog.core.group.classic_group import ClassicGroup, GroupState
 from exactlog.core.group.draft import Draft
-from exactlog.core.group.limits import GroupLimits
 from exactlog.core.group.rebalancing import dismiss, go_on, restart_session
 from exactlog.core.group.requests import HeartbeatRequest, LeaveRequest, SyncAnswer, SyncRequest
 from exactlog.core.group.timer_keys import SyncTimer
@@ -49,11 +48,12 @@ def heartbeat(group: ClassicGroup, request: HeartbeatRequest, draft: Draft) -> E
     return ErrorCode.REBALANCE_IN_PROGRESS if is_preparing else ErrorCode.NONE
 
 
-def leave(group: ClassicGroup, request: LeaveRequest, limits: GroupLimits, draft: Draft) -> tuple[ErrorCode, ...]:
+def leave(group: ClassicGroup, request: LeaveRequest, draft: Draft) -> tuple[ErrorCode, ...]:
     """Takes members out, each for itself; those that are left rebalance once."""
+    count_before = len(group.members)
     errors = tuple(_leave_one(group, member_id, instance_id, draft) for member_id, instance_id in request.members)
-    if ErrorCode.NONE in errors and group.state is not GroupState.EMPTY:
-        go_on(group, limits, draft)
+    if len(group.members) < count_before or group.state is GroupState.PREPARING_REBALANCE:
+        go_on(group, draft)
     return errors
 
 

@@ -10,8 +10,8 @@
                                       int64   expire_timestamp      1
                                       uuid    topic_id              4+, tag 0
 
-Version 4 of the value is flexible (KIP-482). Written are key version 1, and value version 4, or 1 where the offset has a
-time of its own to expire at: what Apache Kafka 4.4 writes.
+Version 4 of the value is flexible (KIP-482). Written are key version 1, and value version 4, or 1 where the offset has
+a time of its own to expire at: what Apache Kafka 4.4 writes.
 """
 
 import struct

@@ -1,13 +1,12 @@
 """How a group comes from one generation to the next, up to the point where its members ask for their assignment.
 
-A rebalance waits until every member has joined again, or has been given up: a member after its session timeout, all that
-have not joined after the longest rebalance timeout of the group (KIP-62). The first rebalance of an empty group waits a
-moment for more members instead, again and again while some come (KIP-134).
+A rebalance waits until every member has joined again, or has been given up: a member after its session timeout, all
+that have not joined after the longest rebalance timeout of the group (KIP-62). The first rebalance of an empty group
+waits a moment for more members instead, again and again while some come (KIP-134).
 """
 
 from exactlog.core.group.classic_group import ClassicGroup, GroupState
 from exactlog.core.group.draft import Draft
-from exactlog.core.group.limits import GroupLimits
 from exactlog.core.group.member import Member
 from exactlog.core.group.requests import JoinAnswer, SyncAnswer
 from exactlog.core.group.timer_keys import JoinTimer, SessionTimer, SyncTimer
@@ -19,7 +18,7 @@ def restart_session(group: ClassicGroup, member: Member, draft: Draft) -> None:
     draft.set_timer(SessionTimer(group.group_id, member.member_id), member.session_timeout_ms)
 
 
-def start_rebalance(group: ClassicGroup, limits: GroupLimits, draft: Draft) -> None:
+def start_rebalance(group: ClassicGroup, draft: Draft) -> None:
     """Has everybody join again; who waits for an assignment of this generation will get none."""
     for member_id, waiter in group.syncs.items():
         draft.answer(waiter, SyncAnswer(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
@@ -30,7 +29,7 @@ def start_rebalance(group: ClassicGroup, limits: GroupLimits, draft: Draft) -> N
     is_initial = group.state is GroupState.EMPTY
     _enter(group, GroupState.PREPARING_REBALANCE, draft)
     if is_initial:
-        delay_ms = limits.initial_rebalance_delay_ms
+        delay_ms = draft.limits.initial_rebalance_delay_ms
         group.initial_wait_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         group.has_more_members = False
         draft.set_timer(JoinTimer(group.group_id), delay_ms)
@@ -40,20 +39,20 @@ def start_rebalance(group: ClassicGroup, limits: GroupLimits, draft: Draft) -> N
         draft.set_timer(JoinTimer(group.group_id), group.rebalance_timeout_ms)
 
 
-def go_on(group: ClassicGroup, limits: GroupLimits, draft: Draft) -> None:
+def go_on(group: ClassicGroup, draft: Draft) -> None:
     """Does what a change of the members asks for: a rebalance, or the end of one that has waited for nobody else."""
     if group.state is not GroupState.PREPARING_REBALANCE:
-        start_rebalance(group, limits, draft)
+        start_rebalance(group, draft)
     elif group.initial_wait_left_ms is None and group.have_all_joined:
         complete_join(group, draft)
 
 
-def join_timed_out(group: ClassicGroup, limits: GroupLimits, draft: Draft) -> None:
+def join_timed_out(group: ClassicGroup, draft: Draft) -> None:
     """Goes on with those that have joined; the first rebalance is put off once more if somebody came."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     if group.initial_wait_left_ms and group.has_more_members:
-        delay_ms = min(limits.initial_rebalance_delay_ms, group.initial_wait_left_ms)
+        delay_ms = min(draft.limits.initial_rebalance_delay_ms, group.initial_wait_left_ms)
         group.initial_wait_left_ms -= delay_ms
         group.has_more_members = False
         draft.set_timer(JoinTimer(group.group_id), delay_ms)
@@ -80,25 +79,25 @@ def complete_join(group: ClassicGroup, draft: Draft) -> None:
         draft.set_timer(JoinTimer(group.group_id), group.rebalance_timeout_ms)
 
 
-def sync_timed_out(group: ClassicGroup, limits: GroupLimits, draft: Draft) -> None:
+def sync_timed_out(group: ClassicGroup, draft: Draft) -> None:
     """Lets go of the members that never asked for their assignment (KAFKA-13435)."""
     if group.state is GroupState.PREPARING_REBALANCE or not group.unsynced:
         return
     for member_id in list(group.unsynced):
         dismiss(group, member_id, draft)
-    start_rebalance(group, limits, draft)
+    start_rebalance(group, draft)
 
 
-def session_timed_out(group: ClassicGroup, member_id: str, limits: GroupLimits, draft: Draft) -> None:
+def session_timed_out(group: ClassicGroup, member_id: str, draft: Draft) -> None:
     """Lets go of a member that was not heard of; one that waits for an answer lives, unless it never had any."""
     waits = member_id in group.joins or member_id in group.syncs
     if member_id in group.pending:
         group.remove(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
-            go_on(group, limits, draft)
+            go_on(group, draft)
     elif member_id in group.members and (not waits or member_id in group.newcomers):
         dismiss(group, member_id, draft)
-        go_on(group, limits, draft)
+        go_on(group, draft)
 
 
 def dismiss(group: ClassicGroup, member_id: str, draft: Draft) -> None:

@@ -125,7 +125,7 @@ class CommitRequest(Struct, frozen=True, kw_only=True):
     member_id: str
     group_instance_id: str | None
     retention_ms: int | None = None
-    """How long these offsets are kept, where the client says so (OffsetCommit versions 2 to 4); None: the broker does."""
+    """How long to keep them, where the client says so (OffsetCommit versions 2 to 4); None: the broker does."""
     understands_missing_group: bool = False
     """Whether a generation of an unknown group is answered GROUP_ID_NOT_FOUND (OffsetCommit from version 9)."""
     offsets: tuple[NewOffset, ...]

@@ -68,13 +68,13 @@ class GroupShard:
 
     def join(self, request: JoinRequest, waiter: Waiter, *, now_ms: int) -> Decision:
         """JoinGroup: a `JoinAnswer`, now or when the rebalance is done."""
-        draft = Draft(now_ms=now_ms)
-        join(self._groups, request, waiter, new_id=self._new_id, limits=self._limits, draft=draft)
+        draft = Draft(self._limits, now_ms=now_ms)
+        join(self._groups, request, waiter, new_id=self._new_id, draft=draft)
         return draft.decision()
 
     def sync(self, request: SyncRequest, waiter: Waiter, *, now_ms: int) -> Decision:
         """SyncGroup: a `SyncAnswer`, now or when the leader has assigned."""
-        draft = Draft(now_ms=now_ms)
+        draft = Draft(self._limits, now_ms=now_ms)
         group, missing = self._member_group(request.group_id)
         if group is None:
             draft.answer(waiter, SyncAnswer(error_code=missing))
@@ -84,27 +84,27 @@ class GroupShard:
 
     def heartbeat(self, request: HeartbeatRequest, waiter: Waiter, *, now_ms: int) -> Decision:
         """Heartbeat: an `ErrorAnswer`."""
-        draft = Draft(now_ms=now_ms)
+        draft = Draft(self._limits, now_ms=now_ms)
         group, missing = self._member_group(request.group_id)
         draft.answer(waiter, ErrorAnswer(missing if group is None else heartbeat(group, request, draft)))
         return draft.decision()
 
     def leave(self, request: LeaveRequest, waiter: Waiter, *, now_ms: int) -> Decision:
         """LeaveGroup: a `LeaveAnswer`."""
-        draft = Draft(now_ms=now_ms)
+        draft = Draft(self._limits, now_ms=now_ms)
         group, missing = self._member_group(request.group_id)
         if missing is ErrorCode.INVALID_GROUP_ID:
             draft.answer(waiter, LeaveAnswer(error_code=missing))
         elif group is None:
             draft.answer(waiter, LeaveAnswer(members=(missing,) * len(request.members)))
         else:
-            draft.answer(waiter, LeaveAnswer(members=leave(group, request, self._limits, draft)))
+            draft.answer(waiter, LeaveAnswer(members=leave(group, request, draft)))
         return draft.decision()
 
     def commit_offsets(self, request: CommitRequest, waiter: Waiter, *, now_ms: int) -> Decision:
         """OffsetCommit: a `CommitAnswer`."""
-        draft = Draft(now_ms=now_ms)
-        errors = commit_offsets(self._groups.get(request.group_id), request, self._limits, draft)
+        draft = Draft(self._limits, now_ms=now_ms)
+        errors = commit_offsets(self._groups.get(request.group_id), request, draft)
         draft.answer(waiter, CommitAnswer(errors))
         return draft.decision()
 
@@ -112,50 +112,50 @@ class GroupShard:
 
     def delete_offsets(self, request: DeleteOffsetsRequest, waiter: Waiter, *, now_ms: int) -> Decision:
         """OffsetDelete: a `DeleteOffsetsAnswer`."""
-        draft = Draft(now_ms=now_ms)
+        draft = Draft(self._limits, now_ms=now_ms)
         offsets = self._head.offsets(request.group_id)
         draft.answer(waiter, delete_offsets(self._groups.get(request.group_id), offsets, request, draft))
         return draft.decision()
 
     def delete_group(self, group_id: str, waiter: Waiter, *, now_ms: int) -> Decision:
         """DeleteGroups, of one group: an `ErrorAnswer`."""
-        draft = Draft(now_ms=now_ms)
+        draft = Draft(self._limits, now_ms=now_ms)
         error = delete_group(self._groups.get(group_id), self._head.offsets(group_id), draft)
         draft.answer(waiter, ErrorAnswer(error))
         return draft.decision()
 
     def force_rebalance(self, group_id: str, *, now_ms: int) -> Decision:
         """Has the members of a group join again, as if something had changed. One without members is left alone."""
-        draft = Draft(now_ms=now_ms)
+        draft = Draft(self._limits, now_ms=now_ms)
         group = self._groups.get(group_id)
         if group is not None and group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
-            start_rebalance(group, self._limits, draft)
+            start_rebalance(group, draft)
         return draft.decision()
 
     # --- what time asks -----------------------------------------------------------------------------------------
 
     def time_out(self, key: Hashable, *, now_ms: int) -> Decision:
         """A timer that was set has gone off."""
-        draft = Draft(now_ms=now_ms)
+        draft = Draft(self._limits, now_ms=now_ms)
         match key:
             case SessionTimer(group_id, member_id) if group_id in self._groups:
-                session_timed_out(self._groups[group_id], member_id, self._limits, draft)
+                session_timed_out(self._groups[group_id], member_id, draft)
             case JoinTimer(group_id) if group_id in self._groups:
-                join_timed_out(self._groups[group_id], self._limits, draft)
+                join_timed_out(self._groups[group_id], draft)
             case SyncTimer(group_id) if group_id in self._groups:
-                sync_timed_out(self._groups[group_id], self._limits, draft)
+                sync_timed_out(self._groups[group_id], draft)
         return draft.decision()
 
     def expire_offsets(self, *, now_ms: int) -> Decision:
         """Lets go of offsets that have been kept for long enough, and of groups that have nothing left."""
-        draft = Draft(now_ms=now_ms)
+        draft = Draft(self._limits, now_ms=now_ms)
         for group in self._groups.values():
-            expire_offsets(group, self._head.offsets(group.group_id), self._limits, draft)
+            expire_offsets(group, self._head.offsets(group.group_id), draft)
         return draft.decision()
 
     def delete_topic(self, topic: str, *, topic_id: UUID = ZERO_UUID, now_ms: int) -> Decision:
         """Lets go of all offsets in a topic that is no more, not of those in a new one of its name, where ids tell."""
-        draft = Draft(now_ms=now_ms)
+        draft = Draft(self._limits, now_ms=now_ms)
         for group_id in self._head.groups_with_offsets():
             for topic_partition, committed in self._head.offsets(group_id).items():
                 is_of_another = topic_id != ZERO_UUID and committed.topic_id not in {topic_id, ZERO_UUID}
@@ -195,12 +195,16 @@ class GroupShard:
         decided = _group_record(record)
         self._head.replay(decided)
         match decided:
-            case GroupMetadataRecord(group_id, None):
-                self._groups.pop(group_id, None)
             case GroupMetadataRecord(group_id, metadata):
-                self._group(group_id).replay(metadata)
-            case OffsetCommitRecord(group_id, _, CommittedOffset()):
-                self._group(group_id)
+                if metadata is None:
+                    self._groups.pop(group_id, None)
+                else:
+                    self._group(group_id).replay(metadata)
+            case OffsetCommitRecord(group_id, _, committed):
+                if committed is not None:
+                    self._group(group_id)
+            case UnknownRecord():
+                pass
 
     def replay_committed(self, record: CoordinatorRecord) -> None:
         """Takes the same record in, onto committed."""
@@ -215,17 +219,17 @@ class GroupShard:
 
         A group that is larger than is allowed now rebalances, so that the last to join find no room.
         """
-        draft = Draft(now_ms=now_ms)
+        draft = Draft(self._limits, now_ms=now_ms)
         for group in self._groups.values():
             for member in group.members.values():
                 restart_session(group, member, draft)
             if len(group.members) > self._limits.members_max:
-                start_rebalance(group, self._limits, draft)
+                start_rebalance(group, draft)
         return draft.decision()
 
     def reset(self, *, now_ms: int) -> Decision:
         """What was decided and is not committed never happened. Who waits is sent to look for the coordinator again."""
-        draft = Draft(now_ms=now_ms)
+        draft = Draft(self._limits, now_ms=now_ms)
         for group in self._groups.values():
             _abandon(group, draft)
         committed, self._head, self._groups = self._committed, GroupTable(), {}

@@ -27,6 +27,9 @@ INDEX_INTERVAL_BYTES: Final = 4096  # Kafka's index.interval.bytes: one index en
 BATCHES_REMEMBERED_PER_PRODUCER: Final = 5  # what an idempotent producer may have in flight (KIP-98)
 RECORDS_DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024  # one batch, opened: honest 1 MiB ones stay far below
 UNCOMMITTED_BYTES_PER_BROKER_MAX: Final = 256 * 1024 * 1024  # appended, not yet committed; then reading pauses
+FETCH_SESSIONS_MAX: Final = 1_000  # Kafka's max.incremental.fetch.session.cache.slots
+FETCH_SESSION_PARTITIONS_MAX: Final = 200_000  # in all fetch sessions together: about 500 bytes each, 100 MB
+FETCH_SESSION_IDLE_MS: Final = 120_000  # Kafka's: after that a session may go to make room
 OPEN_FILES_MAX: Final = 512  # segments kept open: with the sockets of a busy day below the usual soft limit of 1,024
 FETCH_BYTES_IN_FLIGHT_MAX: Final = 64 * 1024 * 1024  # fetched, not yet taken by the socket
 
@@ -43,11 +46,19 @@ COORDINATOR_LOG_BYTES_MAX: Final = (
 )  # appended; then what is live is written anew: a load reads this much
 COORDINATOR_SEGMENT_BYTES: Final = 16 * 1024 * 1024  # Kafka: 100 MiB; what was rewritten leaves the disk sooner
 GROUP_MEMBERS_MAX: Final = 10_000  # Kafka has no bound; with so many a leader's answer is a megabyte already
+PENDING_MEMBERS_PER_GROUP_MAX: Final = (
+    10_000  # ids handed out and not used (KIP-394): about 150 bytes each, with a timer
+)
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = (
+    300_000  # Kafka's: a join that waits for its first generation may be nobody's by now
+)
+MEMBER_ID_PREFIX_LENGTH_MAX: Final = 1_000  # characters of the client's id: the member id must fit into Kafka's string
 
 # --- catalog -------------------------------------------------------------------------------------------------
 TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka's: room for suffixes below the 255 of file systems
 PARTITIONS_PER_TOPIC_MAX: Final = 10_000  # one request may not exhaust the disk's directories
 PARTITIONS_CREATED_PER_REQUEST_MAX: Final = 10_000  # Kafka's; each takes a few disk syncs, and others wait
+PARTITIONS_DESCRIBED_PER_REQUEST_MAX: Final = 2_000  # Kafka's max.request.partition.size.limit; then a cursor
 TOPICS_AUTO_CREATED_PER_REQUEST_MAX: Final = 1_000  # the rest is made when the client asks again
 PRODUCER_ID_BLOCK_SIZE: Final = 1_000  # as KIP-730: one durable write for a thousand ids
 

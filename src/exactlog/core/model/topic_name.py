@@ -12,20 +12,19 @@ from typing import Final
 
 from exactlog.core.model.limits import TOPIC_NAME_LENGTH_MAX
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-"""The topics of the coordinators: clients read them, only the broker writes them."""
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+CLUSTER_METADATA: Final = "__cluster_metadata"
+"""Kafka's log of its controllers; there is none here, and nobody may make one up."""
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
+"""The topics of the coordinators."""
 
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
-CONSUMER_OFFSETS: Final = "__consumer_offsets"
-TRANSACTION_STATE: Final = "__transaction_state"
-_INTERNAL: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
-
-
 def is_internal(name: str) -> bool:
     """Whether it is a coordinator's topic: clients read it, and only the broker writes it."""
-    return name in _INTERNAL
+    return name in INTERNAL_TOPICS
 
 
 def reason_name_is_invalid(name: str) -> str | None:

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -29,17 +30,18 @@ type churnSettings struct {
 
 // churnResult is what came of it. A record counts as consumed by the member whose commit of it was acknowledged.
 type churnResult struct {
-	Produced         int            `json:"produced"`
-	Consumed         int            `json:"consumed"`
-	NotOnce          []string       `json:"not_once"`
-	Joins            int64          `json:"joins"`
-	Leaves           int64          `json:"leaves"`
-	Deaths           int64          `json:"deaths"`
-	RefusedCommits   int64          `json:"refused_commits"`
-	HasSettled       bool           `json:"has_settled"`
-	SettledAfterMS   int64          `json:"settled_after_ms"`
-	Owners           map[string]int `json:"owners"`
-	PartitionsHeldBy map[string]int `json:"partitions_held_by"`
+	Produced       int      `json:"produced"`
+	Joins          int64    `json:"joins"`
+	Leaves         int64    `json:"leaves"`
+	Deaths         int64    `json:"deaths"`
+	RefusedCommits int64    `json:"refused_commits"`
+	HasSettled     bool     `json:"has_settled"`
+	SettledAfterMS int64    `json:"settled_after_ms"`
+	NotOnce        []string `json:"not_once"`       // records that were not consumed exactly once, at most twenty
+	NotOwnedOnce   []string `json:"not_owned_once"` // partitions that do not have one owner
+	State          string   `json:"state"`          // of the group, as the broker tells it
+	Members        int      `json:"members"`        // that the broker knows of
+	AssignedOnce   int      `json:"assigned_once"`  // partitions that the broker knows one owner of
 }
 
 // fleet is the group, as its members see it.
@@ -64,12 +66,12 @@ func churn(bootstrap string, settings churnSettings) churnResult {
 	go func() { produced <- group.produce(producing) }()
 
 	churning, stopChurning := context.WithTimeout(ctx, time.Duration(settings.Seconds)*time.Second)
+	defer stopChurning()
 	var coming, staying sync.WaitGroup
 	for slot := range settings.Members {
 		coming.Go(func() { group.comeAndGo(churning, slot) })
 	}
-	coming.Wait()
-	stopChurning()
+	<-churning.Done()
 
 	began := time.Now()
 	for slot := range settings.Members {
@@ -77,6 +79,7 @@ func churn(bootstrap string, settings churnSettings) churnResult {
 	}
 	stopProducing()
 	result := churnResult{Produced: <-produced}
+	coming.Wait()
 	limit := 3 * time.Duration(settings.RebalanceTimeoutMS) * time.Millisecond // slower than promised is told, not hung
 	for time.Since(began) < limit && !result.HasSettled {
 		time.Sleep(20 * time.Millisecond)
@@ -84,6 +87,7 @@ func churn(bootstrap string, settings churnSettings) churnResult {
 	}
 	result.SettledAfterMS = time.Since(began).Milliseconds()
 	group.tell(&result)
+	must(group.ask(ctx, &result))
 	stop()
 	staying.Wait()
 	return result
@@ -198,7 +202,7 @@ func (g *fleet) count(records []*kgo.Record) {
 func (g *fleet) own(name string, topics map[string][]int32, isGiven bool) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
-	if g.owned[name] == nil {
+	if g.owned[name] == nil && isGiven {
 		g.owned[name] = map[int32]bool{}
 	}
 	for _, partition := range topics[g.settings.Topic] {
@@ -220,43 +224,74 @@ func (g *fleet) forget(name string) {
 func (g *fleet) isSettled(produced int) bool {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
-	owners := map[int32]int{}
 	share := (g.settings.Partitions + g.settings.Members - 1) / g.settings.Members
 	for _, partitions := range g.owned {
 		if len(partitions) > share {
 			return false
 		}
+	}
+	return len(g.notOwnedOnce()) == 0 && len(g.consumed) >= produced
+}
+
+func (g *fleet) notOwnedOnce() []string {
+	owners := map[int32]int{}
+	for _, partitions := range g.owned {
 		for partition := range partitions {
 			owners[partition]++
 		}
 	}
+	wrong := []string{}
 	for partition := range g.settings.Partitions {
-		if owners[int32(partition)] != 1 {
-			return false
+		if count := owners[int32(partition)]; count != 1 {
+			wrong = append(wrong, fmt.Sprintf("partition %d: %d owners", partition, count))
 		}
 	}
-	return len(g.consumed) >= produced
+	return wrong
 }
 
+// tell fills in what the members know.
 func (g *fleet) tell(result *churnResult) {
 	g.mutex.Lock()
 	defer g.mutex.Unlock()
-	result.Consumed, result.NotOnce = len(g.consumed), []string{}
+	result.NotOwnedOnce, result.NotOnce = g.notOwnedOnce(), []string{}
 	for number := range result.Produced {
-		if times := g.consumed[uint64(number)]; times != 1 {
+		if times := g.consumed[uint64(number)]; times != 1 && len(result.NotOnce) < 20 {
 			result.NotOnce = append(result.NotOnce, fmt.Sprintf("record %d: %d times", number, times))
 		}
 	}
-	result.NotOnce = result.NotOnce[:min(20, len(result.NotOnce))]
 	result.Joins, result.Leaves, result.Deaths = g.joins.Load(), g.leaves.Load(), g.deaths.Load()
 	result.RefusedCommits = g.refusedCommits.Load()
-	result.Owners, result.PartitionsHeldBy = map[string]int{}, map[string]int{}
-	for name, partitions := range g.owned {
-		result.PartitionsHeldBy[name] = len(partitions)
-		for partition := range partitions {
-			result.Owners[fmt.Sprint(partition)]++
+}
+
+// ask fills in what the broker knows.
+func (g *fleet) ask(ctx context.Context, result *churnResult) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(g.bootstrap))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	described, err := kadm.NewClient(client).DescribeGroups(ctx, g.settings.Group)
+	if err != nil {
+		return err
+	}
+	group := described[g.settings.Group]
+	result.State, result.Members = group.State, len(group.Members)
+	owners := map[int32]int{}
+	for _, member := range group.Members {
+		if assignment, ok := member.Assigned.AsConsumer(); ok {
+			for _, topic := range assignment.Topics {
+				for _, partition := range topic.Partitions {
+					owners[partition]++
+				}
+			}
 		}
 	}
+	for _, count := range owners {
+		if count == 1 {
+			result.AssignedOnce++
+		}
+	}
+	return group.Err
 }
 
 func rest(ctx context.Context, duration time.Duration) bool {

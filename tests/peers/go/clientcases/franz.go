@@ -15,13 +15,11 @@ import (
 // franz is franz-go: kgo to produce and consume, kadm to administer.
 type franz struct {
 	bootstrap string
-	admin     *kadm.Client
+	admin     *kadm.Client // made anew for each call: it remembers topics for a while
 }
 
 func newFranz(bootstrap string) *franz {
-	client, err := kgo.NewClient(kgo.SeedBrokers(bootstrap))
-	must(err)
-	return &franz{bootstrap, kadm.NewClient(client)}
+	return &franz{bootstrap: bootstrap}
 }
 
 func (f *franz) codeOf(err error) (int, bool) {
@@ -33,6 +31,12 @@ func (f *franz) codeOf(err error) (int, bool) {
 }
 
 func (f *franz) carryOut(ctx context.Context, asked asked) (any, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(f.bootstrap))
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	f.admin = kadm.NewClient(client)
 	switch asked.Op {
 	case "produce":
 		return f.produce(ctx, asked)
@@ -275,12 +279,12 @@ func (f *franz) describeCluster(ctx context.Context) (any, error) {
 }
 
 func (f *franz) logSizes(ctx context.Context, asked asked) (any, error) {
-	topics := make(kadm.TopicsSet)
-	topics.Add(asked.Topic)
-	described, err := f.admin.DescribeAllLogDirs(ctx, topics)
+	described, err := f.admin.DescribeAllLogDirs(ctx, nil)
 	sizes := map[int32]int64{}
 	described.Each(func(folder kadm.DescribedLogDir) {
-		folder.Topics.Each(func(partition kadm.DescribedLogDirPartition) { sizes[partition.Partition] = partition.Size })
+		for _, partition := range folder.Topics[asked.Topic] {
+			sizes[partition.Partition] = partition.Size
+		}
 	})
 	return sizes, err
 }

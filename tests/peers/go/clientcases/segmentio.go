@@ -14,13 +14,14 @@ import (
 // segmentio is segmentio/kafka-go: its Writer, Reader and ConsumerGroup, and its Client to administer.
 type segmentio struct {
 	bootstrap string
-	client    *kafka.Client
+	address   net.Addr
+	client    *kafka.Client // made anew for each call: its transport remembers topics for a while
 }
 
 func newSegmentio(bootstrap string) *segmentio {
 	address, err := net.ResolveTCPAddr("tcp", bootstrap)
 	must(err)
-	return &segmentio{bootstrap, &kafka.Client{Addr: address, Timeout: patience}}
+	return &segmentio{bootstrap: bootstrap, address: address}
 }
 
 func (s *segmentio) codeOf(err error) (int, bool) {
@@ -32,6 +33,9 @@ func (s *segmentio) codeOf(err error) (int, bool) {
 }
 
 func (s *segmentio) carryOut(ctx context.Context, asked asked) (any, error) {
+	transport := &kafka.Transport{}
+	defer transport.CloseIdleConnections()
+	s.client = &kafka.Client{Addr: s.address, Timeout: patience, Transport: transport}
 	switch asked.Op {
 	case "produce":
 		return s.produce(ctx, asked)
@@ -121,7 +125,7 @@ func (s *segmentio) produce(ctx context.Context, asked asked) (any, error) {
 	var outcome sync.Mutex
 	offsets := make([]int64, len(asked.Records))
 	writer := &kafka.Writer{
-		Addr: s.client.Addr, Topic: asked.Topic, Balancer: asPlaced{}, BatchTimeout: 20 * time.Millisecond,
+		Addr: s.address, Transport: s.client.Transport, Topic: asked.Topic, Balancer: asPlaced{}, BatchTimeout: 20 * time.Millisecond,
 		BatchBytes: bytesMax, AllowAutoTopicCreation: true, WriteTimeout: patience,
 		RequiredAcks: map[string]kafka.RequiredAcks{"all": kafka.RequireAll, "1": kafka.RequireOne, "0": kafka.RequireNone}[asked.Acks],
 		Compression: map[string]kafka.Compression{
@@ -147,7 +151,14 @@ func (s *segmentio) produce(ctx context.Context, asked asked) (any, error) {
 		messages = append(messages, message)
 	}
 	done := make(chan error, 1)
-	go func() { done <- writer.WriteMessages(ctx, messages...) }()
+	go func() {
+		err := writer.WriteMessages(ctx, messages...)
+		for attempt := 0; attempt < 20 && errors.Is(err, kafka.UnknownTopicOrPartition); attempt++ {
+			time.Sleep(100 * time.Millisecond) // the topic is being made; kafka-go leaves it to its user to try again
+			err = writer.WriteMessages(ctx, messages...)
+		}
+		done <- err
+	}()
 	sent(len(messages))
 	err := <-done
 	err = errors.Join(err, writer.Close())

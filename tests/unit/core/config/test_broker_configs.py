@@ -4,8 +4,10 @@ import pytest
 
 from exactlog.core.config.broker_configs import (
     BrokerConfig,
+    LayeredBrokerConfig,
     UnknownConfig,
     describe_broker_config,
+    describe_cluster_config,
     find_broker_config_key,
     parse_host_port,
     validate_broker_config,
@@ -134,17 +136,66 @@ def test_every_broker_key_a_topic_key_names_exists_and_has_the_same_type_and_def
 
 
 def test_a_description_tells_what_was_set_from_what_is_default():
-    entries = {entry.name: entry for entry in describe_broker_config(BrokerConfig(port=1, data_dir=Path("d")))}
+    layers = LayeredBrokerConfig(started_with=BrokerConfig(port=1, data_dir=Path("d")))
+    entries = {entry.name: entry for entry in describe_broker_config(layers)}
 
     assert (entries["port"].value, entries["port"].source) == ("1", ConfigSource.STATIC_BROKER_CONFIG)
     assert [synonym.value for synonym in entries["port"].synonyms] == ["1", "9092"]
     assert (entries["host"].value, entries["host"].source) == ("127.0.0.1", ConfigSource.DEFAULT_CONFIG)
     assert (entries["data.dir"].value, entries["in.memory"].value) == ("d", "false")
-    assert all(entry.is_read_only for entry in entries.values())
+
+
+def test_what_can_be_changed_while_the_broker_runs_is_not_read_only():
+    entries = describe_broker_config(LayeredBrokerConfig(started_with=BrokerConfig()))
+
+    assert {entry.name for entry in entries if not entry.is_read_only} == {
+        "message.max.bytes",
+        "segment.bytes",
+        "retention.ms",
+        "retention.bytes",
+        "file.delete.delay.ms",
+        "producer.id.expiration.ms",
+    }
+
+
+def test_every_broker_key_that_gives_topics_a_default_can_be_changed_while_the_broker_runs():
+    dynamic = {key.name for key in BROKER_CONFIG_KEYS if key.is_dynamic}
+
+    assert {key.broker_key for key in TOPIC_CONFIG_KEYS if key.broker_key is not None} <= dynamic
+
+
+def test_the_broker_runs_with_what_was_set_last_and_most_narrowly():
+    layers = LayeredBrokerConfig(
+        started_with=BrokerConfig(retention_ms=1, segment_bytes=100, port=7),
+        cluster={"retention.ms": "2", "segment.bytes": "200"},
+        node={"retention.ms": "3"},
+    )
+
+    assert layers.in_force() == BrokerConfig(retention_ms=3, segment_bytes=200, port=7)
+
+
+def test_a_layer_with_a_value_that_cannot_be_is_refused():
+    layers = LayeredBrokerConfig(started_with=BrokerConfig(), node={"retention.ms": "soon"})
+
+    assert layers.in_force() == InvalidConfig(
+        "Invalid value soon for configuration retention.ms: Not a number of type LONG", ("retention.ms",)
+    )
+
+
+def test_the_whole_cluster_is_described_by_what_was_set_for_it_alone():
+    layers = LayeredBrokerConfig(
+        started_with=BrokerConfig(retention_ms=1), cluster={"retention.ms": "2"}, node={"retention.ms": "3"}
+    )
+
+    (entry,) = describe_cluster_config(layers)
+
+    assert (entry.name, entry.value, entry.source) == ("retention.ms", "2", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    assert len(entry.synonyms) == 1
 
 
 def test_a_broker_in_memory_is_described_as_such():
-    entries = {entry.name: entry.value for entry in describe_broker_config(BrokerConfig())}
+    described = describe_broker_config(LayeredBrokerConfig(started_with=BrokerConfig()))
+    entries = {entry.name: entry.value for entry in described}
 
     assert (entries["data.dir"], entries["in.memory"]) == ("", "true")
 

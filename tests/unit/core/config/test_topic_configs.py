@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from exactlog.core.config.broker_configs import BrokerConfig, LayeredBrokerConfig, describe_broker_config
 from exactlog.core.config.definition import (
     Between,
     ConfigSource,
@@ -107,7 +108,8 @@ def test_a_described_override_lists_what_it_hides_in_order_of_precedence():
     config = validate_topic_config({"max.message.bytes": "1000"}, defaults=defaults)
     assert isinstance(config, TopicConfig)
 
-    entry = described(config, defaults=defaults)["max.message.bytes"]
+    broker = describe_broker_config(LayeredBrokerConfig(started_with=BrokerConfig(message_max_bytes=2000)))
+    entry = described(config, broker=broker)["max.message.bytes"]
 
     assert (entry.value, entry.source) == ("1000", ConfigSource.TOPIC_CONFIG)
     assert [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms] == [
@@ -118,11 +120,27 @@ def test_a_described_override_lists_what_it_hides_in_order_of_precedence():
 
 
 def test_a_default_the_broker_was_given_is_described_as_the_brokers():
-    defaults = TopicConfig(retention_ms=5)
+    broker = describe_broker_config(LayeredBrokerConfig(started_with=BrokerConfig(retention_ms=5)))
 
-    entry = described(defaults, defaults=defaults)["retention.ms"]
+    entry = described(TopicConfig(retention_ms=5), broker=broker)["retention.ms"]
 
     assert (entry.value, entry.source) == ("5", ConfigSource.STATIC_BROKER_CONFIG)
+
+
+def test_what_was_set_on_the_broker_while_it_runs_is_described_as_such():
+    layers = LayeredBrokerConfig(
+        started_with=BrokerConfig(retention_ms=5), cluster={"retention.ms": "6"}, node={"retention.ms": "7"}
+    )
+
+    entry = described(TopicConfig(retention_ms=7), broker=describe_broker_config(layers))["retention.ms"]
+
+    assert [(synonym.value, synonym.source) for synonym in entry.synonyms] == [
+        ("7", ConfigSource.DYNAMIC_BROKER_CONFIG),
+        ("6", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        ("5", ConfigSource.STATIC_BROKER_CONFIG),
+        ("604800000", ConfigSource.DEFAULT_CONFIG),
+    ]
+    assert (entry.value, entry.source) == ("7", ConfigSource.DYNAMIC_BROKER_CONFIG)
 
 
 def test_a_key_that_does_not_act_says_so_in_its_description():

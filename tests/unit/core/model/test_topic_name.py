@@ -1,6 +1,6 @@
 import pytest
 
-from exactlog.core.model.topic_name import collision_key, reason_name_is_invalid
+from exactlog.core.model.topic_name import collision_key, is_internal, reason_name_is_invalid
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,9 @@ def test_names_that_differ_in_dots_and_underscores_alone_collide(one, other):
 @pytest.mark.parametrize(("one", "other"), [("a.b", "a-b"), ("a.b", "ab"), ("a", "A")])
 def test_other_names_do_not_collide(one, other):
     assert collision_key(one) != collision_key(other)
+
+
+def test_the_topics_of_the_coordinators_are_internal_and_no_others():
+    names = ("__consumer_offsets", "__transaction_state", "__consumer.offsets", "__mine", "orders")
+
+    assert [is_internal(name) for name in names] == [True, True, False, False, False]

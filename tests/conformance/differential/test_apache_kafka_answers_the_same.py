@@ -1,0 +1,88 @@
+"""Every API and version that both serve, with valid and invalid arguments: Apache Kafka answers the same.
+
+Where it does not, the difference is known: `known_differences.py` names the fields, `docs/differences.md` the reason.
+"""
+
+import uuid
+
+import pytest
+
+from exactlog.broker.api_table import API_TABLE
+from exactlog.core.protocol.api_keys import ApiKey
+from exactlog.testing import Broker as Exactlog
+from tests.conformance.differential.comparison import Comparison
+from tests.conformance.differential.known_differences import KNOWN_DIFFERENCES
+from tests.conformance.differential.peer import Broker, NotServedError
+from tests.conformance.differential.scenarios import planned
+from tests.conformance.differential.valid import VALID
+from tests.peers import PROJECT
+
+NEED_TRANSACTIONS = {
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.END_TXN,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
+}
+"""APIs that nothing is asked about while there are no transactions."""
+
+SHOWN_MAX = 60
+
+
+@pytest.fixture(scope="module")
+def comparison(apache_kafka, tmp_path_factory):
+    with Exactlog(config={"data.dir": str(tmp_path_factory.mktemp("differential"))}) as exactlog:
+        yield Comparison(
+            ours=Broker("exactlog", exactlog.port),
+            theirs=Broker("Apache Kafka", apache_kafka.port),
+            run=uuid.uuid4().hex[:6],
+        )
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize("api_key", [key for key in API_TABLE if key in VALID], ids=lambda key: API_TABLE[key].name)
+def test_answers_are_the_same_or_known_to_differ(comparison, api_key, request):
+    differences = []
+    for scenario, version in planned(comparison, api_key, is_long=request.config.getoption("--long")):
+        try:
+            differences += comparison.differences(scenario, version)
+        except NotServedError:
+            continue  # it is run as soon as the API is in the table
+
+    unknown = [found for found in differences if not any(known.covers(found) for known in KNOWN_DIFFERENCES)]
+    assert not unknown, _told(unknown)
+    assert _stale(API_TABLE[api_key].name, differences) == []
+
+
+def test_every_api_that_is_served_is_asked():
+    assert set(API_TABLE) - set(VALID) <= NEED_TRANSACTIONS
+
+
+def test_every_known_difference_has_its_row_on_the_page():
+    page = (PROJECT / "docs" / "differences.md").read_text()
+    rows = [line.removeprefix("| ") for line in page.splitlines() if line.startswith("| ")]
+
+    assert [known for known in KNOWN_DIFFERENCES if not any(row.startswith(known.row) for row in rows)] == []
+
+
+def _stale(api, differences):
+    """Known differences of an API that are none any more."""
+    return [known for known in KNOWN_DIFFERENCES if known.api == api and not any(map(known.covers, differences))]
+
+
+def _told(differences):
+    """The differences, those that are the same in many versions together."""
+    versions = {}
+    for found in differences:
+        versions.setdefault(found._replace(version=None, theirs=str(found.theirs), ours=str(found.ours)), []).append(
+            found.version
+        )
+    lines = [
+        f"{found.api} v{min(of)}-{max(of)} [{found.scenario}] {found.path}:\n"
+        f"    Apache Kafka {found.theirs[:200]}\n    exactlog     {found.ours[:200]}"
+        for found, of in versions.items()
+    ]
+    rest = [f"... and {len(lines) - SHOWN_MAX} more"] if len(lines) > SHOWN_MAX else []
+    return "\n".join([f"{len(lines)} unknown differences", *lines[:SHOWN_MAX], *rest])
