@@ -207,10 +207,11 @@ class AnswerFaults:
         return self._order(api, DropAnswer(), only)
 
     def delay(self, api: str | ApiKey, delay_ms: int, **only: Unpack[Selection]) -> Fault:
-        """Requests of an API are carried out at once and answered so much later, by the broker's clock; else as `fail`.
+        """Requests of an API are carried out, and answered this long after they came or later; else as `fail`.
 
-        Later answers of the same connection wait behind, as the protocol has it; other connections do not. Several
-        delays add up, and a delay goes with any other order. Moving the clock ends it, and so does taking it back.
+        Later answers of the same connection wait behind, as the protocol has it; other connections do not. Of several
+        delays the longest counts, and a delay goes with any other order. It is over when the time has passed by the
+        broker's clock, which can be moved, or when the order is taken back.
         """
         if delay_ms < 0:
             raise ConfigError(f"a delay is 0 ms or more, not {delay_ms}")
@@ -274,7 +275,7 @@ class AnswerFaults:
 
     def _delayed(self, slot: AnswerSlot, call: Call, fault: Fault, delay_ms: int) -> LateAnswer:
         self._loop = asyncio.get_running_loop()
-        late = LateAnswer(slot, call.broker.timers, delay_ms=delay_ms, when_gone=self._late.pop)
+        late = LateAnswer(slot, call.broker, delay_ms=delay_ms, when_gone=self._late.pop)
         self._late[late] = fault
         return late
 

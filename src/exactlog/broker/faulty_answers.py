@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from exactlog.broker.request_context import AnswerSlot
-from exactlog.broker.timers import Timers
+from exactlog.broker.services import BrokerServices
 from exactlog.core.codec.wire_types import Buffer
 from exactlog.network import Connection
 
@@ -40,41 +40,46 @@ class OtherAnswer(NoAnswer):
 
 
 class LateAnswer:
-    """The answer leaves some time after it was given, by the broker's clock, or when it is let go."""
+    """The answer leaves at some time by the broker's clock, however soon it was given, or when it is let go."""
 
     def __init__(
-        self, slot: AnswerSlot, timers: Timers, *, delay_ms: int, when_gone: Callable[["LateAnswer"], object]
+        self,
+        slot: AnswerSlot,
+        broker: BrokerServices,
+        *,
+        delay_ms: int,
+        when_gone: Callable[["LateAnswer"], object],
     ) -> None:
         self._slot = slot
-        self._timers = timers
-        self._delay_ms = delay_ms
+        self._broker = broker
+        self._due_ms = broker.clock.monotonic_ms() + delay_ms
         self._when_gone = when_gone
         self._leave: Callable[[], None] | None = None
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Sends the answer later."""
-        self._wait(lambda: self._slot.send(parts))
+        """Sends the answer when it is due."""
+        self._leave_when_due(lambda: self._slot.send(parts))
 
     def skip(self) -> None:
-        """Says later that there is no answer."""
-        self._wait(self._slot.skip)
+        """Says when it is due that there is no answer."""
+        self._leave_when_due(self._slot.skip)
 
     def let_go(self) -> None:
         """Waits no longer."""
-        self._delay_ms = 0
+        self._due_ms = 0
         if self._leave is not None:
-            self._timers.cancel(self)
-            self._go()
+            self._leave_when_due(self._leave)
 
-    def _wait(self, leave: Callable[[], None]) -> None:
+    def _leave_when_due(self, leave: Callable[[], None]) -> None:
         self._leave = leave
-        if self._delay_ms:
-            self._timers.set(self, self._delay_ms, self._go)
+        left_ms = self._due_ms - self._broker.clock.monotonic_ms()
+        if left_ms > 0:
+            self._broker.timers.set(self, left_ms, self._go)
         else:
+            self._broker.timers.cancel(self)
             self._go()
 
     def _go(self) -> None:
-        leave, self._leave = self._leave, None
         self._when_gone(self)
-        if leave is not None:
-            leave()
+        if self._leave is not None:
+            self._leave()

@@ -13,7 +13,7 @@ from tests.conformance.clients.face import Membership
 from tests.conformance.clients.members import Members
 from tests.peers.gate import skip_without_peer
 
-JUDGE_MARKS = (pytest.mark.peer, pytest.mark.xdist_group("apache_kafka"))
+BROKER_MARKS = {"exactlog": (), "apache-kafka": (pytest.mark.peer, pytest.mark.xdist_group("apache_kafka"))}
 
 
 def pytest_configure(config):
@@ -22,26 +22,18 @@ def pytest_configure(config):
 
 
 def pytest_generate_tests(metafunc):
-    if "client_name" not in metafunc.fixturenames:
-        return
-    needed = {feature for mark in metafunc.definition.iter_markers("needs") for feature in mark.args}
-    assert needed, "a case says what it needs"
-    assert needed <= FEATURES, needed - FEATURES
-    able = {name: client for name, client in CLIENTS.items() if needed.isdisjoint(client.cannot)}
-    marks = {name: [pytest.mark.peer] if client.is_peer else [] for name, client in able.items()}
-    if "broker_name" not in metafunc.fixturenames:  # the case starts a broker of its own
-        metafunc.parametrize("client_name", [pytest.param(name, marks=marks[name]) for name in able])
-        return
-    runs = [pytest.param(name, "exactlog", id=name, marks=marks[name]) for name in able]
+    brokers = ["exactlog"]
     if metafunc.config.getoption("--long") and not metafunc.definition.get_closest_marker("only_exactlog"):
-        runs += [pytest.param(name, "apache-kafka", id=f"{name}-apache-kafka", marks=JUDGE_MARKS) for name in able]
-    metafunc.parametrize(("client_name", "broker_name"), runs)
-
-
-@pytest.fixture
-def broker_name():
-    """The broker of a case that is not run for each client."""
-    return "exactlog"
+        brokers.append("apache-kafka")
+    if "broker_name" in metafunc.fixturenames:  # else the case starts a broker of its own
+        metafunc.parametrize("broker_name", [pytest.param(name, marks=BROKER_MARKS[name]) for name in brokers])
+    if "client_name" in metafunc.fixturenames:
+        needed = {feature for mark in metafunc.definition.iter_markers("needs") for feature in mark.args}
+        assert needed, "a case says what it needs"
+        assert needed <= FEATURES, needed - FEATURES
+        able = {name: client for name, client in CLIENTS.items() if needed.isdisjoint(client.cannot)}
+        marks = {name: [pytest.mark.peer] if client.is_peer else [] for name, client in able.items()}
+        metafunc.parametrize("client_name", [pytest.param(name, marks=marks[name]) for name in able])
 
 
 @pytest.fixture
@@ -82,7 +74,7 @@ def control(open_clients, bootstrap_servers):
 
 @pytest.fixture
 def found(broker_name):
-    """Whether a condition holds: at once; with Apache Kafka, which answers before its broker has learned of it, soon."""
+    """Whether a condition holds: at once; with Apache Kafka, which answers before its broker knows, soon."""
 
     def holds(condition):
         deadline = time.monotonic() + (5 if broker_name == "apache-kafka" else 0)

@@ -1,4 +1,4 @@
-"""A member of a group that is kcat, told of as other members tell of themselves: ``python -m ... BOOTSTRAP MEMBERSHIP``.
+"""A member of a group that is kcat, told of as others tell of themselves: ``python -m ... BOOTSTRAP MEMBERSHIP``.
 
 kcat commits by itself, often here, and once more when it is asked to end.
 """

@@ -10,6 +10,8 @@ from tests.conformance.clients.confluent_adapter import outcome
 from tests.conformance.clients.face import refused
 from tests.peers import PROJECT
 
+pytestmark = pytest.mark.only_exactlog
+
 BETWEEN_BROKERS = range(4, 8), (56, 58, 67)
 """In the list of 3.9, which has brokers' own APIs too: LeaderAndIsr and its like; AlterPartition, Envelope,
 AllocateProducerIds."""
@@ -34,7 +36,6 @@ def named_in(*titles):
     return [name for row in rows for name in row.split(", ")]
 
 
-@pytest.mark.only_exactlog
 @pytest.mark.needs("client_apis")
 def test_the_page_names_what_the_java_client_knows_and_the_broker_does_not_serve(client, client_name):
     known = client.client_apis()
@@ -55,7 +56,6 @@ def test_the_page_names_nothing_twice():
     assert set(ATTEMPTS) <= set(names)
 
 
-@pytest.mark.only_exactlog
 @pytest.mark.needs("client_apis")
 @pytest.mark.parametrize("api", ATTEMPTS)
 def test_the_java_client_is_told_that_the_broker_does_not_serve_it(client, topic, api):

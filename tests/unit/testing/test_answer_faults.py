@@ -329,10 +329,18 @@ def test_a_late_request_is_carried_out_at_once(broker, raw, topic):
         assert raw.fetch(topic, 0, max_wait_ms=20_000).high_watermark == 1
 
 
-def test_a_delay_and_a_refusal_go_together_and_delays_add_up(broker, raw):
+def test_an_answer_that_is_given_only_when_its_delay_is_over_leaves_at_once(broker, raw, topic):
+    with RawClient(broker.port) as slow, broker.faults.delay("Fetch", 1):
+        slow.send(fetch_request(topic, 0, max_wait_ms=20_000), 12)
+        raw.produce(topic, batch_of(b"v"))
+
+        assert slow.receive().responses[0].partitions[0].high_watermark == 1
+
+
+def test_a_delay_and_a_refusal_go_together_and_of_two_delays_the_longer_counts(broker, raw):
     with RawClient(broker.port) as slow:
         one = broker.faults.delay("ListGroups", HOUR_MS)
-        two = broker.faults.delay("ListGroups", HOUR_MS)
+        two = broker.faults.delay("ListGroups", 2 * HOUR_MS)
         broker.faults.fail("ListGroups", ErrorCode.COORDINATOR_NOT_AVAILABLE)
         slow.send(ListGroupsRequest(), 4)
         two.wait_for_hits()

@@ -170,8 +170,10 @@ class _Fetch:
         request = self.request
         bytes_wanted = min(request.min_bytes, request.max_bytes)
         found = self._read(asked)
+        if found.bytes_read >= bytes_wanted or found.is_urgent or request.max_wait_ms <= 0:
+            return self._response(found)
         watched = [part.partition for part in asked if isinstance(part.partition, PartitionLog)]
-        if found.bytes_read >= bytes_wanted or found.is_urgent or request.max_wait_ms <= 0 or not watched:
+        if not watched:
             return self._response(found)
         DelayedFetch(
             watched,

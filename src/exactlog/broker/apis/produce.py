@@ -286,14 +286,17 @@ class _Produce:
 
 def _has_transactional_records(request: ProduceRequest) -> bool:
     """Whether the batch of any partition says that it is part of a transaction."""
-    return any(
-        part.records is not None
-        and len(part.records) >= BATCH_OVERHEAD
-        and part.records[MAGIC_POSITION] == MAGIC
-        and part.records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT
-        for data in request.topic_data
-        for part in data.partition_data
-    )
+    for data in request.topic_data:
+        for part in data.partition_data:
+            records = part.records
+            if (
+                records is not None
+                and len(records) >= BATCH_OVERHEAD
+                and records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT
+                and records[MAGIC_POSITION] == MAGIC
+            ):
+                return True
+    return False
 
 
 def _may_use_transactional_id(request: ProduceRequest, context: RequestContext) -> bool:

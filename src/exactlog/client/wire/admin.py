@@ -10,8 +10,10 @@ from exactlog.client.ports import (
     ClientSettings,
     ClusterDescription,
     ConfigEntry,
+    ConfigSource,
     IsolationLevel,
     ListedOffset,
+    LogDirectory,
     TopicDescription,
     TopicListing,
 )
@@ -23,6 +25,11 @@ from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DecodeError, ExactlogError, KafkaError, NotFoundError
 from exactlog.core.model.ids import ZERO_UUID, BrokerId, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from exactlog.core.protocol.api_keys import ApiKey
+from exactlog.core.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from exactlog.core.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -42,6 +49,17 @@ from exactlog.core.protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
 )
+from exactlog.core.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from exactlog.core.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from exactlog.core.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -53,7 +71,8 @@ from exactlog.core.protocol.messages.list_offsets import (
 Result = TypeVar("Result")
 
 _TOPIC_RESOURCE: Final = 2
-_TOPIC_CONFIG_SOURCE: Final = 1  # set on the topic itself (KIP-226)
+_SET: Final = 0
+_DELETE: Final = 1
 _CONSUMER_REPLICA_ID: Final = -1
 
 
@@ -147,12 +166,68 @@ class WireAdmin:
             )
             response = await connection.request(request, DeleteTopicsResponse, version=version)
             result = the_only(response.responses, what)
-            if as_error_code(result.error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise topic_refusal(name, result.error_code)
-            self._check(result.error_code, what, result.error_message)
+            self._check_topic(name, result.error_code, what, result.error_message)
 
         await self._retry(what, attempt)
         self._cluster.forget(name)
+
+    async def create_partitions(self, name: str, partition_count: int) -> TopicListing:
+        """See `Admin`."""
+        what = f"let topic {name} have {partition_count} partitions"
+        topic = CreatePartitionsTopic(name=name, count=partition_count, assignments=None)
+
+        async def attempt() -> None:
+            connection = await self._cluster.controller_connection()
+            version = connection.versions.pick(ApiKey.CREATE_PARTITIONS)
+            request = CreatePartitionsRequest(topics=(topic,), timeout_ms=self._settings.request_timeout_ms)
+            response = await connection.request(request, CreatePartitionsResponse, version=version)
+            result = the_only(response.results, what)
+            self._check_topic(name, result.error_code, what, result.error_message)
+
+        async def grown() -> TopicListing:
+            found = await self._find_ready(name)
+            if found.partition_count < partition_count:  # the news is still on its way
+                raise refusal(ErrorCode.LEADER_NOT_AVAILABLE, f"wait for the partitions of topic {name}")
+            return found
+
+        await self._retry(what, attempt)
+        return await self._retry(f"wait for the partitions of topic {name}", grown)
+
+    async def alter_topic_configs(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """See `Admin`."""
+        what = f"alter the settings of topic {name}"
+        configs = tuple(
+            AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+            for key, value in changes.items()
+        )
+        resource = AlterConfigsResource(resource_type=_TOPIC_RESOURCE, resource_name=name, configs=configs)
+
+        async def attempt() -> None:
+            connection = await self._cluster.controller_connection()
+            version = connection.versions.pick(ApiKey.INCREMENTAL_ALTER_CONFIGS)
+            request = IncrementalAlterConfigsRequest(resources=(resource,))
+            response = await connection.request(request, IncrementalAlterConfigsResponse, version=version)
+            result = the_only(response.responses, what)
+            self._check_topic(name, result.error_code, what, result.error_message)
+
+        await self._retry(what, attempt)
+
+    async def describe_log_dirs(self) -> tuple[LogDirectory, ...]:
+        """See `Admin`."""
+
+        async def attempt() -> tuple[LogDirectory, ...]:
+            found: list[LogDirectory] = []
+            for broker_id, connection in (await self._cluster.every_connection()).items():
+                version = connection.versions.pick(ApiKey.DESCRIBE_LOG_DIRS)
+                request = DescribeLogDirsRequest(topics=None)
+                response = await connection.request(request, DescribeLogDirsResponse, version=version)
+                check(response.error_code, "describe log directories")
+                for result in response.results:
+                    check(result.error_code, f"describe log directory {result.log_dir}")
+                    found.append(_log_directory(broker_id, result))
+            return tuple(found)
+
+        return await self._retry("describe log directories", attempt)
 
     async def list_offsets(
         self,
@@ -228,6 +303,11 @@ class WireAdmin:
         if as_error_code(error_code) is ErrorCode.NOT_CONTROLLER:
             self._cluster.forget()
         check(error_code, what, detail)
+
+    def _check_topic(self, name: str, error_code: int, what: str, detail: str | None) -> None:
+        if as_error_code(error_code) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise topic_refusal(name, error_code)
+        self._check(error_code, what, detail)
 
     async def _find_ready(self, name: str) -> TopicListing:
         """The topic, once every broker asked knows it and each of its partitions has a leader."""
@@ -313,9 +393,33 @@ def _config_entry(config: DescribeConfigsResourceResult, *, version: int) -> Con
     return ConfigEntry(
         name=config.name,
         value=config.value,
-        is_default=config.is_default if version == 0 else config.config_source != _TOPIC_CONFIG_SOURCE,
+        source=_source_of(config, version=version),
         is_read_only=config.read_only,
         is_sensitive=config.is_sensitive,
+    )
+
+
+def _source_of(config: DescribeConfigsResourceResult, *, version: int) -> ConfigSource:
+    """Version 0 tells only whether it is set on the topic; a source that nobody knows yet is unknown."""
+    if version == 0:
+        return ConfigSource.DEFAULT_CONFIG if config.is_default else ConfigSource.DYNAMIC_TOPIC_CONFIG
+    try:
+        return ConfigSource(config.config_source)
+    except ValueError:
+        return ConfigSource.UNKNOWN
+
+
+def _log_directory(broker_id: BrokerId, result: DescribeLogDirsResult) -> LogDirectory:
+    return LogDirectory(
+        broker_id=broker_id,
+        path=result.log_dir,
+        bytes_total=None if result.total_bytes < 0 else result.total_bytes,
+        bytes_usable=None if result.usable_bytes < 0 else result.usable_bytes,
+        partitions={
+            TopicPartition(topic.name, partition.partition_index): partition.partition_size
+            for topic in result.topics
+            for partition in topic.partitions
+        },
     )
 
 

@@ -1,41 +1,53 @@
 """The client of the wire adapter: one cluster, and the ports on it."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
-from exactlog.client.ports import (
-    ACKS_ALL,
-    ClientSettings,
-    ClusterDescription,
-    ConsumedRecord,
-    IsolationLevel,
-    ListedOffset,
-    ProducedRecord,
-    ProducerIdentity,
-    TopicDescription,
-    TopicListing,
-)
+from exactlog.client.groups import MemberSettings
+from exactlog.client.ports import ClientSettings, IsolationLevel
 from exactlog.client.wire.addresses import Address
 from exactlog.client.wire.admin import WireAdmin
 from exactlog.client.wire.appender import WireAppender
 from exactlog.client.wire.cluster import Cluster
 from exactlog.client.wire.consumer import WireConsumer
+from exactlog.client.wire.coordinators import Coordinators
+from exactlog.client.wire.group_admin import WireGroupAdmin
+from exactlog.client.wire.group_consumer import WireGroupConsumer
+from exactlog.client.wire.group_membership import GroupMembership
 from exactlog.client.wire.producer import WireProducer
-from exactlog.core.codec.compression import Compression
-from exactlog.core.deltalog.append_terms import Committed, Conflicted, PayloadDiffers, Unavailable
-from exactlog.core.model.ids import Offset, TimestampMs, TopicPartition
-from exactlog.core.record.batch_builder import NewRecord
+from exactlog.core.model.ids import Offset, TopicPartition
 
 
 class WireClient:
-    """The `Client` port over the wire."""
+    """The `Client` port over the wire: each operation is that of one of its parts, and documented in the port."""
 
     def __init__(self, bootstrap: Sequence[Address], settings: ClientSettings) -> None:
+        self._settings = settings
         self._cluster = Cluster(bootstrap, settings)
-        self._admin = WireAdmin(self._cluster, settings)
-        self._producer = WireProducer(self._cluster, settings)
-        self._appender = WireAppender(self._cluster, settings)
-        self._consumer = WireConsumer(self._cluster, self._admin, settings)
+        self._coordinators = Coordinators(self._cluster)
+        self._admin = admin = WireAdmin(self._cluster, settings)
+        self.describe_cluster = admin.describe_cluster
+        self.list_topics = admin.list_topics
+        self.describe_topic = admin.describe_topic
+        self.create_topic = admin.create_topic
+        self.delete_topic = admin.delete_topic
+        self.create_partitions = admin.create_partitions
+        self.alter_topic_configs = admin.alter_topic_configs
+        self.describe_log_dirs = admin.describe_log_dirs
+        self.list_offsets = admin.list_offsets
+        self.delete_records = admin.delete_records
+        group_admin = WireGroupAdmin(self._cluster, self._coordinators, settings)
+        self.list_groups = group_admin.list_groups
+        self.describe_group = group_admin.describe_group
+        self.delete_group = group_admin.delete_group
+        self.list_committed_offsets = group_admin.list_committed_offsets
+        self.commit_offsets = group_admin.commit_offsets
+        self.delete_offsets = group_admin.delete_offsets
+        producer = WireProducer(self._cluster, settings)
+        self.produce = producer.produce
+        self.init_producer_id = producer.init_producer_id
+        self.append = WireAppender(self._cluster, settings).append
+        self.consume = WireConsumer(self._cluster, admin, settings).consume
 
     async def __aenter__(self) -> Self:
         return self
@@ -47,90 +59,32 @@ class WireClient:
         """See `Client`."""
         await self._cluster.close()
 
-    async def describe_cluster(self) -> ClusterDescription:
-        """See `Admin`."""
-        return await self._admin.describe_cluster()
-
-    async def list_topics(self, *, include_internal: bool = False) -> tuple[TopicListing, ...]:
-        """See `Admin`."""
-        return await self._admin.list_topics(include_internal=include_internal)
-
-    async def describe_topic(self, name: str) -> TopicDescription:
-        """See `Admin`."""
-        return await self._admin.describe_topic(name)
-
-    async def create_topic(
+    def join_group(
         self,
-        name: str,
-        *,
-        partition_count: int = -1,
-        replication_factor: int = -1,
-        configs: Mapping[str, str] | None = None,
-    ) -> TopicListing:
-        """See `Admin`."""
-        return await self._admin.create_topic(
-            name, partition_count=partition_count, replication_factor=replication_factor, configs=configs
-        )
-
-    async def delete_topic(self, name: str) -> None:
-        """See `Admin`."""
-        await self._admin.delete_topic(name)
-
-    async def list_offsets(
-        self,
-        timestamps: Mapping[TopicPartition, TimestampMs],
-        *,
-        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[TopicPartition, ListedOffset]:
-        """See `Admin`."""
-        return await self._admin.list_offsets(timestamps, isolation=isolation)
-
-    async def delete_records(self, offsets: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
-        """See `Admin`."""
-        return await self._admin.delete_records(offsets)
-
-    async def produce(
-        self,
+        group_id: str,
         topic: str,
-        records: Sequence[NewRecord],
         *,
-        partition: int | None = None,
-        acks: int = ACKS_ALL,
-        compression: Compression = Compression.NONE,
-    ) -> tuple[ProducedRecord, ...]:
-        """See `Producer`."""
-        return await self._producer.produce(topic, records, partition=partition, acks=acks, compression=compression)
-
-    async def append(
-        self,
-        topic: str,
-        partition: int,
-        records: Sequence[NewRecord],
-        *,
-        expected_version: int | None = None,
-        txn_id: str | None = None,
-        compression: Compression = Compression.NONE,
-    ) -> Committed | Conflicted | PayloadDiffers | Unavailable:
-        """See `Producer`."""
-        return await self._appender.append(
-            TopicPartition(topic, partition),
-            records,
-            expected_version=expected_version,
-            txn_id=txn_id,
-            compression=compression,
-        )
-
-    async def init_producer_id(self) -> ProducerIdentity:
-        """See `Producer`."""
-        return await self._producer.init_producer_id()
-
-    def consume(
-        self,
-        starts: Mapping[TopicPartition, Offset],
-        *,
+        starts: Mapping[TopicPartition, Offset] | None = None,
         ends: Mapping[TopicPartition, Offset] | None = None,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         include_control: bool = False,
-    ) -> AsyncIterator[ConsumedRecord]:
-        """See `Consumer`."""
-        return self._consumer.consume(starts, ends=ends, isolation=isolation, include_control=include_control)
+        settings: MemberSettings | None = None,
+        before_commit: Callable[[], None] = lambda: None,
+    ) -> WireGroupConsumer:
+        """See `Client`."""
+        member = settings or MemberSettings()
+        membership = GroupMembership(
+            self._cluster, self._coordinators, group_id, topic, client=self._settings, member=member
+        )
+        return WireGroupConsumer(
+            self._cluster,
+            self._admin,
+            membership,
+            self._settings,
+            starts=starts or {},
+            ends=ends,
+            isolation=isolation,
+            include_control=include_control,
+            commit_interval_ms=member.commit_interval_ms,
+            before_commit=before_commit,
+        )

@@ -94,10 +94,10 @@ class Cluster:
                 f"broker {broker_id} at {address}, as the cluster advertises it: {error}", hint=error.hint
             ) from error
 
-    async def every_connection(self) -> list[WireConnection]:
+    async def every_connection(self) -> dict[BrokerId, WireConnection]:
         """A connection to each broker that the cluster has now, for what each of them knows alone."""
         await self.metadata(())
-        return [await self.connection_to(broker_id) for broker_id in sorted(self._brokers)]
+        return {broker_id: await self.connection_to(broker_id) for broker_id in sorted(self._brokers)}
 
     async def connection_at(self, address: Address, lane: Lane) -> WireConnection:
         """A connection to the broker at that address, wherever that is known from.

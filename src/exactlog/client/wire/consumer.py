@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from exactlog.client.ports import EARLIEST, ClientSettings, ConsumedRecord, IsolationLevel
@@ -49,33 +49,28 @@ class WireConsumer:
         include_control: bool = False,
     ) -> AsyncIterator[ConsumedRecord]:
         """See `Consumer`."""
-        reading = Reading(self._cluster, self._admin, self._settings, starts, isolation)
-        ends = ends or {}
-        reading.drop_finished(ends)
-        while reading.positions:
+        reading = Reading(
+            self._cluster,
+            self._admin,
+            self._settings,
+            starts,
+            ends=ends or {},
+            isolation=isolation,
+            include_control=include_control,
+        )
+        while reading.places:
             for place, fetched in (await reading.fetch_round()).items():
-                end = ends.get(place)
-                for batch, records in visible_batches(
-                    fetched.records or b"",
-                    fetched.aborted_transactions or (),
-                    place=place,
-                    from_offset=reading.positions[place],
-                    isolation=isolation,
-                    include_control=include_control,
-                ):
-                    for record in records:
-                        if end is None or record.offset < end:
-                            yield ConsumedRecord(place, record, batch)
-                    reading.positions[place] = max(reading.positions[place], batch.next_offset)
-                    if end is not None and batch.next_offset >= end:
-                        break
-            reading.drop_finished(ends)
+                for found in reading.records(place, fetched):
+                    yield found
 
 
 class Reading:
     """Where one reader stands in its partitions, and how it gets on.
 
     A partition whose leader is away does not stop the others; away for longer than the deadline, it ends the reading.
+
+    Attributes:
+        positions: the next offset to read of each partition, also of those that have reached their ends.
     """
 
     def __init__(
@@ -84,31 +79,57 @@ class Reading:
         admin: WireAdmin,
         settings: ClientSettings,
         starts: Mapping[TopicPartition, Offset],
+        *,
+        ends: Mapping[TopicPartition, Offset],
         isolation: IsolationLevel,
+        include_control: bool,
     ) -> None:
         self.positions = dict(starts)
         self._cluster = cluster
         self._admin = admin
         self._settings = settings
+        self._ends = ends
         self._isolation = isolation
+        self._include_control = include_control
         self._failing_since: dict[TopicPartition, float] = {}
 
-    def drop_finished(self, ends: Mapping[TopicPartition, Offset]) -> None:
-        """Forget the partitions that have reached their ends."""
-        for place, end in ends.items():
-            if place in self.positions and self.positions[place] >= end:
-                del self.positions[place]
+    @property
+    def places(self) -> list[TopicPartition]:
+        """The partitions that have not reached their ends."""
+        ends = self._ends
+        return [place for place, position in self.positions.items() if place not in ends or position < ends[place]]
 
     async def fetch_round(self) -> Fetched:
         """What the leaders have for the partitions, perhaps nothing; at least one of them has answered."""
-        others = f" and {len(self.positions) - 1} others" if len(self.positions) > 1 else ""
-        return await retry(f"fetch from {min(self.positions)}{others}", self._attempt_round, self._settings)
+        places = self.places
+        others = f" and {len(places) - 1} others" if len(places) > 1 else ""
+        return await retry(f"fetch from {min(places)}{others}", self._attempt_round, self._settings)
+
+    def records(self, place: TopicPartition, fetched: PartitionData) -> Iterator[ConsumedRecord]:
+        """The records of an answer that the reader sees. The position moves behind each when the next is asked for."""
+        end = self._ends.get(place)
+        for batch, records in visible_batches(
+            fetched.records or b"",
+            fetched.aborted_transactions or (),
+            place=place,
+            from_offset=self.positions[place],
+            isolation=self._isolation,
+            include_control=self._include_control,
+        ):
+            for record in records:
+                if end is None or record.offset < end:
+                    yield ConsumedRecord(place, record, batch)
+                    self.positions[place] = Offset(record.offset + 1)
+            behind = batch.next_offset if end is None else min(batch.next_offset, end)
+            self.positions[place] = max(self.positions[place], behind)
+            if self.positions[place] == end:
+                break
 
     async def _attempt_round(self) -> Fetched:
         fetched: Fetched = {}
         failures: Failures = {}
         by_leader: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
-        for place in self.positions:
+        for place in self.places:
             try:
                 by_leader[await self._cluster.leader_of(place)].append(place)
             except ExactlogError as error:

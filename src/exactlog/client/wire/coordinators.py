@@ -10,7 +10,11 @@ from exactlog.core.codec.message_schema import Message
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import UnavailableError
 from exactlog.core.protocol.api_keys import ApiKey
-from exactlog.core.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from exactlog.core.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 
 Response = TypeVar("Response", bound=Message)
 

@@ -52,7 +52,7 @@ class WireGroupAdmin:
 
         async def attempt() -> tuple[GroupListing, ...]:
             found: dict[str, GroupListing] = {}
-            for connection in await self._cluster.every_connection():
+            for connection in (await self._cluster.every_connection()).values():
                 version = connection.versions.pick(ApiKey.LIST_GROUPS)
                 response = await connection.request(ListGroupsRequest(), ListGroupsResponse, version=version)
                 check(response.error_code, "list groups")

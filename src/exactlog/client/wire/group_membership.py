@@ -52,9 +52,7 @@ _log = logging.getLogger(__name__)
 
 _FIRST_VERSION_WITH_MEMBERS: Final = 3  # of LeaveGroup
 _JOIN_PATIENCE_MS: Final = 5_000  # on top of the rebalance: the coordinator answers when that is over
-_NOT_A_MEMBER: Final = frozenset(
-    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID}
-)
+_NOT_A_MEMBER: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 _JOIN_AGAIN: Final = _NOT_A_MEMBER | {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.MEMBER_ID_REQUIRED}
 _JOIN_HINTS: Final = {
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members share partitions by another assignor than range, or are no "
