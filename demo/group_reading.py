@@ -36,7 +36,7 @@ class GroupReading(NamedTuple):
     away_seconds: float
 
 
-class MemberProcess:
+class GroupMember:
     """A member, and what it was assigned last."""
 
     def __init__(self, address: str, notes: Path) -> None:
@@ -90,7 +90,7 @@ def read_as_group(
     """
     total = sum(map(len, partitions))
     with ExitStack() as stack:
-        members = [MemberProcess(broker.address, folder / f"member-{number}") for number in (1, 2)]
+        members = [GroupMember(broker.address, folder / f"member-{number}") for number in (1, 2)]
         for member in members:
             stack.callback(member.stop)
         _wait(

@@ -39,7 +39,7 @@ def serve(tmp_path):
         yield start
 
 
-class Process:
+class Served:
     def __init__(self, broker):
         self.folder = Path("/proc") / str(broker.ready["pid"])
 
@@ -64,7 +64,7 @@ class Process:
 def test_a_thousand_connections_take_a_thousand_descriptors_and_little_memory(serve):
     """B057 nisshi PR#730: a thousand connections with one request each hung on a pool without bound."""
     broker = serve("--flush-mode", "none")
-    process = Process(broker)
+    process = Served(broker)
     with RawClient(broker.port) as raw:
         raw.ask(MetadataRequest(topics=()), 12)
         descriptors, resident = process.descriptors, process.resident_bytes
@@ -84,7 +84,7 @@ def test_a_thousand_connections_take_a_thousand_descriptors_and_little_memory(se
 def test_a_thousand_partitions_in_use_keep_few_files_open_and_take_little_memory(serve):
     files_max = 100
     broker = serve("--flush-mode", "none", "--set", f"open.files.max={files_max}")
-    process = Process(broker)
+    process = Served(broker)
     with RawClient(broker.port) as raw:
         resident = process.resident_bytes
         topic = raw.create_topic(partitions=MANY)
@@ -131,7 +131,7 @@ async def test_a_start_looks_at_no_partition_however_many_there_are(tmp_path):
 def test_readers_that_do_not_read_hold_nobody_up_and_stay_within_their_bytes(serve):
     in_flight_max = 16 * MIB
     broker = serve("--flush-mode", "none", "--set", f"fetch.bytes.in.flight.max={in_flight_max}")
-    process = Process(broker)
+    process = Served(broker)
     with RawClient(broker.port) as raw, ExitStack() as stack:
         topic = raw.create_topic()
         for _ in range(64):

@@ -97,7 +97,7 @@ def _entries(structure: type[Structure], asked: object, refusal: Refusal) -> tup
         return ()
     for field in _fields(type(asked), refusal.version):
         if isinstance(field.type, ArrayOf):
-            keys = _keys_in_common(structure, field.type.element, refusal.version)
+            keys = _shared_keys(structure, field.type.element, refusal.version)
             if keys:
                 named = getattr(asked, field.name) or ()
                 return tuple(
@@ -121,7 +121,7 @@ def _tells_errors(structure: type[Structure], version: int) -> bool:
 
 
 @cache
-def _keys_in_common(answer: type[Structure], asked: WireType, version: int) -> tuple[tuple[str, str | None], ...]:
+def _shared_keys(answer: type[Structure], asked: WireType, version: int) -> tuple[tuple[str, str | None], ...]:
     """The key of an entry: the names of its fields in the answer and in the request; None: the plain entry itself."""
     keys = {field.name: field for field in _fields(answer, version) if field.name in _KEYS}
     if not isinstance(asked, StructureOf):

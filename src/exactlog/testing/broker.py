@@ -194,7 +194,7 @@ class Broker:
         return self._ask(lambda node: node.metrics())
 
     def describe(self) -> str:
-        """The newest topics and the groups of the broker as a few lines of text, for who reads why a test failed."""
+        """The topics and groups of the broker as a few lines of text, for who reads why a test failed."""
 
         async def look() -> str:
             return await describe(self._running_node().services)

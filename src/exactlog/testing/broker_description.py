@@ -16,18 +16,25 @@ OFFSETS_MAX = 8
 
 
 async def describe(services: BrokerServices) -> str:
-    """The newest topics with their offsets, and the groups that are loaded with theirs."""
-    topics = [topic for topic in services.topics.topics() if not topic.is_internal]
+    """The topics with their offsets, those that came into use last before others, and the newest groups with theirs."""
+    topics = _topics(services)
     runners = await services.groups.load_all()
     shards = [] if isinstance(runners, ErrorCode) else [runner.machine for runner in runners]
     groups = [(shard, group) for shard in shards for group in shard.groups()]
     address = services.advertised()
     lines = [
         f"broker {address.host}:{address.port}: {len(topics)} topics, {len(groups)} groups",
-        *(_topic(topic, services) for topic in topics[-TOPICS_MAX:]),
+        *(_topic(topic, services) for topic in topics[:TOPICS_MAX]),
         *(line for shard, group in groups[-GROUPS_MAX:] for line in _group(shard, group)),
     ]
     return "\n".join(lines)
+
+
+def _topics(services: BrokerServices) -> list[Topic]:
+    used = [partition.topic_partition.topic for partition in services.topics.open_partitions()]
+    age = {name: len(used) - number for number, name in enumerate(used)}
+    topics = [topic for topic in services.topics.topics() if not topic.is_internal]
+    return sorted(topics, key=lambda topic: age.get(topic.name, len(used) + 1))
 
 
 def _topic(topic: Topic, services: BrokerServices) -> str:

@@ -13,6 +13,7 @@ from exactlog.client.ports import (
     ClientSettings,
     ClusterDescription,
     ConfigEntry,
+    ConfigSource,
     IsolationLevel,
     ListedOffset,
     TopicListing,
@@ -142,8 +143,8 @@ async def test_a_topic_is_described_with_partitions_in_order_and_its_settings():
     ]
     assert described.topic_id == topic.topic_id
     assert described.configs == (
-        ConfigEntry("retention.ms", "60000", is_default=False, is_read_only=False, is_sensitive=False),
-        ConfigEntry("segment.bytes", "1024", is_default=True, is_read_only=False, is_sensitive=False),
+        ConfigEntry("retention.ms", "60000", ConfigSource.DYNAMIC_TOPIC_CONFIG, is_read_only=False, is_sensitive=False),
+        ConfigEntry("segment.bytes", "1024", ConfigSource.DEFAULT_CONFIG, is_read_only=False, is_sensitive=False),
     )
 
 

@@ -9,6 +9,8 @@ from exactlog.core.model.errors import DirectoryLockedError, KafkaError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.record.batch_builder import NewRecord
 from exactlog.testing import Broker
+from tests.support.raw_client import RawClient, batch_of
+from tests.support.raw_groups import Member, commit, form_group
 
 
 async def produce(broker, topic, *values):
@@ -100,6 +102,28 @@ async def test_the_brokers_time_can_be_moved():
             [record] = [found.record async for found in client.consume({place: 0}, ends={place: 1})]
 
     assert abs(record.timestamp_ms - broker.clock.now_ms()) < 3_600_000
+
+
+def test_what_a_broker_holds_can_be_read():
+    with Broker(config={"in.memory": True}) as broker, RawClient(broker.port) as raw:
+        for number in range(12):
+            raw.create_topic(f"topic-{number}", partitions=10)
+        topic = raw.create_topic("orders", partitions=2)
+        raw.produce(topic, batch_of(b"a", b"b"), partition=1)
+        member = Member(raw, "billing")
+        form_group(member)
+        member.commit(topic, 1, partition=1)
+        commit(raw, "idle", topic, 0)
+
+        text = broker.describe()
+
+    first, second, *others = text.splitlines()
+    assert first == f"broker {broker.bootstrap_servers}: 13 topics, 2 groups"
+    assert second == "  topic orders: 0: not used yet, 1: 0 to 2"
+    assert sum("topic topic-" in line for line in others) == 9
+    assert "  group billing: Stable, raw\n    committed: orders-1 1" in text
+    assert "7: not used yet, and 2 more\n" in text
+    assert "  group idle: Empty, no members\n    committed: orders-0 0" in text
 
 
 def test_many_brokers_run_side_by_side():

@@ -124,6 +124,7 @@ def test_next(exactlog_own_broker):
     assert "2 passed" in shown, shown
 
 
+@pytest.mark.slow
 def test_every_worker_of_xdist_has_a_broker_of_its_own(run_suite):
     shown = run_suite(
         """

@@ -25,8 +25,10 @@ from exactlog.core.protocol.messages.metadata import (
 
 
 class Lane(Enum):
-    """What waits long for its answer holds up what comes behind it on a connection, and so has one of its own: a Fetch
-    without records, a member of a group that others have yet to join."""
+    """A request that waits long holds up what comes behind it on a connection, and so has one of its own.
+
+    FETCH waits for records, GROUP for the other members.
+    """
 
     GENERAL = "general"
     FETCH = "fetch"

@@ -36,7 +36,6 @@ Result = TypeVar("Result")
 
 _DEAD: Final = "Dead"
 _LAST_VERSION_WITH_NAMES: Final = 9
-_EMPTY_GROUP_HINT: Final = "stop its members first; those that are gone are forgotten after their session timeout"
 
 
 class WireGroupAdmin:
@@ -91,11 +90,11 @@ class WireGroupAdmin:
             request = DeleteGroupsRequest(groups_names=(group_id,))
             response = await self._coordinators.request(group_id, request, DeleteGroupsResponse, version=version)
             result = the_only(response.results, what)
-            match as_error_code(result.error_code):
-                case ErrorCode.GROUP_ID_NOT_FOUND:
-                    raise group_not_found(group_id)
-                case ErrorCode.NON_EMPTY_GROUP:
-                    raise refusal(result.error_code, what, "it has members", hint=_EMPTY_GROUP_HINT)
+            code = as_error_code(result.error_code)
+            if code is ErrorCode.GROUP_ID_NOT_FOUND:
+                raise group_not_found(group_id)
+            if code is ErrorCode.NON_EMPTY_GROUP:
+                raise has_members(what)
             self._coordinators.check(group_id, result.error_code, what, result.error_message)
 
         await self._retry(what, attempt)
@@ -118,7 +117,7 @@ class WireGroupAdmin:
                 for partition in topic.partitions:
                     place = TopicPartition(topic.name, partition.partition_index)
                     if as_error_code(partition.error_code) is ErrorCode.UNKNOWN_MEMBER_ID:  # whoever is no member
-                        raise refusal(ErrorCode.NON_EMPTY_GROUP, what, "it has members", hint=_EMPTY_GROUP_HINT)
+                        raise has_members(what)
                     self._coordinators.check(group_id, partition.error_code, what, str(place))
 
         await self._retry(what, attempt)
@@ -152,6 +151,16 @@ def group_not_found(group_id: str) -> NotFoundError:
         f"group {group_id} does not exist",
         kafka_error=ErrorCode.GROUP_ID_NOT_FOUND,
         hint="`exactlog group list` shows the groups",
+    )
+
+
+def has_members(what: str) -> KafkaError:
+    """The exception for what can be done to a group without members alone."""
+    return refusal(
+        ErrorCode.NON_EMPTY_GROUP,
+        what,
+        "it has members",
+        hint="stop its members first; one that has died is forgotten when its session times out",
     )
 
 

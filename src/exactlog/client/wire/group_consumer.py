@@ -127,11 +127,7 @@ class WireGroupConsumer:
     async def _commit(self) -> None:
         """Commit what is done and was not committed yet."""
         positions = {} if self._reading is None else self._reading.positions
-        done = {
-            place: position
-            for place, position in positions.items()
-            if position != self._committed.get(place, self._starts.get(place))
-        }
+        done = {place: position for place, position in positions.items() if position != self._committed.get(place)}
         if not done:
             return
         self._before_commit()

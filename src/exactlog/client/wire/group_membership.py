@@ -23,7 +23,7 @@ from exactlog.client.wire.offsets import (
 from exactlog.client.wire.refusals import as_error_code, refusal
 from exactlog.client.wire.retries import retry, retry_patiently
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import ExactlogError, KafkaError
+from exactlog.core.model.errors import ExactlogError
 from exactlog.core.model.ids import Offset, TopicPartition
 from exactlog.core.protocol.api_keys import ApiKey
 from exactlog.core.protocol.consumer_protocol_format import (

@@ -36,7 +36,7 @@ _FIRST_VERSION_WITH_GROUPS: Final = 8
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """Who commits: a member, as of a generation of its group. The default is nobody, as a group without members has it."""
+    """Who commits: a member, as of a generation of its group. The default is nobody, of a group without members."""
 
     member_id: str = ""
     generation_id: int = -1

@@ -160,15 +160,15 @@ class ClassicGroup:
         """Whether a member like that fits in: one of its protocols is one that all others can work with."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type and protocol_names)
-        return protocol_type == self.protocol_type and any(self._is_common(name) for name in protocol_names)
+        return protocol_type == self.protocol_type and any(self._suits_all(name) for name in protocol_names)
 
     def select_protocol(self) -> str:
         """The protocol with the most votes among those that all can work with."""
-        candidates = {name for name in self._support if self._is_common(name)}
+        candidates = {name for name in self._support if self._suits_all(name)}
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
 
-    def _is_common(self, protocol_name: str) -> bool:
+    def _suits_all(self, protocol_name: str) -> bool:
         return self._support[protocol_name] == len(self.members)
 
     def _count(self, member: Member) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from exactlog.core.group.classic_group import NO_TIMESTAMP, ClassicGroup, GroupState
 from exactlog.core.group.draft import Draft
 from exactlog.core.group.group_record import GroupMetadataRecord, OffsetCommitRecord
@@ -17,11 +19,12 @@ from exactlog.core.group.requests import (
 )
 from exactlog.core.group.timer_keys import SessionTimer
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.ids import TopicPartition
+from exactlog.core.model.ids import ZERO_UUID, TopicPartition
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
 
 _TIMESTAMP_MS_MAX: Final = 2**63 - 1
+_NO_LEADER_EPOCH: Final = -1
 
 
 def commit_offsets(group: ClassicGroup | None, request: CommitRequest, draft: Draft) -> tuple[ErrorCode, ...]:
@@ -111,17 +114,18 @@ def _check_committer(group: ClassicGroup | None, request: CommitRequest) -> Erro
 def _commit_one(new: NewOffset, request: CommitRequest, draft: Draft) -> ErrorCode:
     if len(new.metadata) > draft.limits.offset_metadata_bytes_max:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
-    expires_ms = NO_EXPIRY
-    if request.retention_ms is not None:
-        expires_ms = min(draft.now_ms + request.retention_ms, _TIMESTAMP_MS_MAX)
     committed = CommittedOffset(
         offset=new.offset,
         leader_epoch=new.leader_epoch,
         metadata=new.metadata,
         commit_timestamp_ms=draft.now_ms,
-        expire_timestamp_ms=expires_ms,
         topic_id=new.topic_id,
     )
+    if request.retention_ms is not None:  # its record, which is an old one, has room for nothing else
+        expires_ms = min(draft.now_ms + request.retention_ms, _TIMESTAMP_MS_MAX)
+        committed = replace(
+            committed, expire_timestamp_ms=expires_ms, leader_epoch=_NO_LEADER_EPOCH, topic_id=ZERO_UUID
+        )
     draft.record(OffsetCommitRecord(request.group_id, new.topic_partition, committed))
     return ErrorCode.NONE
 
