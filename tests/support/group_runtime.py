@@ -1,4 +1,4 @@
-"""A coordinator's runtime for tests: a log in a list, timers on virtual time, rounds that commit, fail or never come."""
+"""A coordinator's runtime for tests: a log in a list, timers on virtual time, rounds that commit or fail."""
 
 from itertools import count
 
@@ -165,17 +165,21 @@ class GroupRuntime:
         )
         return self.decide(lambda waiter: self.shard.sync(request, waiter, now_ms=self.now_ms), f"sync {member_id}")
 
-    def heartbeat(self, member_id, generation_id, *, group_id="g", instance_id=None):
+    def heartbeat(self, member_id, generation_id, **fields):
+        return self.ask_heartbeat(member_id, generation_id, **fields).error_code
+
+    def ask_heartbeat(self, member_id, generation_id, *, group_id="g", instance_id=None):
+        """As `heartbeat`, for who can wait for the answer."""
         request = HeartbeatRequest(
             group_id=group_id, generation_id=generation_id, member_id=member_id, group_instance_id=instance_id
         )
-        return self.decide(lambda waiter: self.shard.heartbeat(request, waiter, now_ms=self.now_ms)).error_code
+        return self.decide(lambda waiter: self.shard.heartbeat(request, waiter, now_ms=self.now_ms), "heartbeat")
 
     def leave(self, *members, group_id="g"):
         """Members by id, or by (id, instance id)."""
         named = tuple(member if isinstance(member, tuple) else (member, None) for member in members)
         request = LeaveRequest(group_id=group_id, members=named)
-        return self.decide(lambda waiter: self.shard.leave(request, waiter, now_ms=self.now_ms)).outcome
+        return self.decide(lambda waiter: self.shard.leave(request, waiter, now_ms=self.now_ms), "leave").outcome
 
     def commit_offset(self, offset, *, member_id="", generation_id=-1, topic="cal", group_id="g", **fields):
         """One offset in partition 0, or a whole tuple of `NewOffset`."""
@@ -192,7 +196,7 @@ class GroupRuntime:
                 **fields,
             }
         )
-        return self.decide(lambda waiter: self.shard.commit_offsets(request, waiter, now_ms=self.now_ms))
+        return self.decide(lambda waiter: self.shard.commit_offsets(request, waiter, now_ms=self.now_ms), "commit")
 
     def delete_offsets(self, *topics, group_id="g"):
         request = DeleteOffsetsRequest(group_id, tuple(TopicPartition(topic, 0) for topic in topics))

@@ -15,10 +15,13 @@ from exactlog.core.model.errors import ExactlogError
 
 COMMANDS: Final = {
     "serve": ("exactlog.cli.commands.serve", "Run a broker."),
-    "topic": ("exactlog.cli.commands.topic", "Create, list, describe and delete topics."),
+    "topic": ("exactlog.cli.commands.topic", "Create, list, describe, alter and delete topics."),
     "produce": ("exactlog.cli.commands.produce", "Write records from standard input."),
     "consume": ("exactlog.cli.commands.consume", "Read records."),
+    "group": ("exactlog.cli.commands.group", "List, describe, reset and delete consumer groups."),
     "log": ("exactlog.cli.commands.log", "Look into a data directory, without a broker."),
+    "doctor": ("exactlog.cli.commands.doctor", "Check what a broker needs, and the one that runs."),
+    "completion": ("exactlog.cli.commands.completion", "Let a shell complete what is typed."),
 }
 
 EXAMPLES: Final = """\b

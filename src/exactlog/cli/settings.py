@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Final
 
 import click
+from click.shell_completion import CompletionItem
 
 from exactlog.cli.errors import InvalidUsageError
 from exactlog.cli.output import OutputFormat, is_terminal
@@ -123,6 +124,15 @@ class LazyGroup(click.Group):
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]
         self._lazy = lazy
         _add_global_options(self, is_root=True)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands and options that begin so, without importing any command."""
+        commands = [
+            CompletionItem(name, help=explanation)
+            for name, (_, explanation) in self._lazy.items()
+            if name.startswith(incomplete)
+        ]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
         """The names of all commands, in the order they are listed."""

@@ -54,19 +54,21 @@ BYTES_BEHIND = "bytes behind a produced batch"
 CODEC = "an unknown compression codec"
 COLLIDING = "two new topics of one request whose names collide"
 CRASH = "a request that trips Apache Kafka"
-CREATED_AT_ONCE = "a topic made by Metadata"
+CREATED_AT_ONCE = "a topic made by Metadata is first"
 CUT_BATCH = "the records of a Fetch answer may end in a part"
 FEATURES = "features of what exactlog does not have"
 FIRST_SEQUENCE = "an idempotent producer may begin"
-LOGGERS = "the levels of loggers"
-LATE = "a time limit of 0 or less"
+LOG_START = "INVALID_RECORD comes with the start of the log"
+LOGGERS = "loggers, client metrics and groups have configurations"
+LATE = "CreateTopics, CreatePartitions and DeleteTopics give up"
 NAMED_TWICE = "what a request names twice"
 NEGATIVE_EPOCH = "a produced batch with a producer id and a negative epoch"
 NOT_BUILT_TRANSACTIONAL_ID = "InitProducerId with a transactional id"
 OLD_VERSIONS = "the oldest request versions"
+OPERATION = "an unknown operation in IncrementalAlterConfigs"
 OTHER_SETTINGS = "settings of what exactlog does not have"
 OWN_FEATURE = "ApiVersions lists the features that brokers agree on"
-POLICY_TWICE = "`cleanup.policy` may name"
+POLICY_TWICE = "`cleanup.policy=delete,delete` is taken"
 RECORD_ERRORS = "an answer of Produce names each record"
 SERVED_APIS = "APIs of what exactlog does not have"
 RETENTION = "seven days as the default of retention"
@@ -99,7 +101,7 @@ PRODUCE = (
     _known("Produce", BYTES_BEHIND, "a batch cut short*", "*.Produce/*/error_code", theirs="0", ours="87"),
     _known("Produce", BYTES_BEHIND, "a batch cut short*", "*.Produce/*/base_offset", ours="-1"),
     _known("Produce", BYTES_BEHIND, "a batch cut short*", "11.Fetch/*"),
-    _known("Produce", BYTES_BEHIND, "batches whose header*", "3.Produce/*/log_start_offset", theirs="-1", ours="0"),
+    _known("Produce", LOG_START, "*", "*.Produce/*/log_start_offset", theirs="-1", ours="0", versions="5+"),
     _known("Produce", CODEC, "attribute bits", "*.Produce/*/log_start_offset", theirs="0", ours="-1"),
     _known("Produce", CODEC, "attribute bits", "*.Produce/*/error_code", theirs="-1", ours="76"),
     _known("Produce", NEGATIVE_EPOCH, "a negative*", "1.Produce/*/error_code", theirs="0", ours="87"),
@@ -161,9 +163,9 @@ CONFIGS = (
     _known("DescribeConfigs", RETENTION, "one setting of the broker", "*/log.retention.ms/value", theirs="None"),
     _known("DescribeConfigs", SYNONYMS, "*", "*/synonyms/*"),
     _known("AlterConfigs", CRASH, "resources twice", "1.AlterConfigs", theirs="no answer"),
-    _known("IncrementalAlterConfigs", CRASH, "*.config_operation *", "1.*/error_code", theirs="-1", ours="42"),
-    _known("IncrementalAlterConfigs", CRASH, "changes of every kind", "*/error_code", theirs="-1", ours="42"),
-    _known("IncrementalAlterConfigs", CRASH, "*", "*/error_message", theirs="None", ours="<text>"),
+    _known("IncrementalAlterConfigs", OPERATION, "*.config_operation *", "1.*/error_code", theirs="-1", ours="42"),
+    _known("IncrementalAlterConfigs", OPERATION, "changes of every kind", "*/error_code", theirs="-1", ours="42"),
+    _known("IncrementalAlterConfigs", OPERATION, "*", "*/error_message", theirs="None", ours="<text>"),
     _known("ListConfigResources", LOGGERS, "resource*", "*/config_resources/1*", versions="1+"),
 )
 

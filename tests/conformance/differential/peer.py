@@ -231,9 +231,7 @@ class Peer:
         request = DeleteTopicsRequest(topics=(DeleteTopicState(name=topic.name),), timeout_ms=10_000)
         (deleted,) = self.quietly(request, 6).responses
         assert deleted.error_code == NO_ERROR, deleted
-        asked = MetadataRequest(
-            topics=(MetadataRequestTopic(name=topic.name),), allow_auto_topic_creation=False
-        )
+        asked = MetadataRequest(topics=(MetadataRequestTopic(name=topic.name),), allow_auto_topic_creation=False)
         self.until(lambda: self.quietly(asked, 9).topics[0].error_code != NO_ERROR)
 
     def read(self, topic, offset=0, *, partition=0):

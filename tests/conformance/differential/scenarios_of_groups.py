@@ -57,9 +57,7 @@ def _sync(group, generation, member_id, *, instance=None, kind="consumer", proto
 
 
 def _beat(group, generation, member_id, *, instance=None):
-    return HeartbeatRequest(
-        group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance
-    )
+    return HeartbeatRequest(group_id=group, generation_id=generation, member_id=member_id, group_instance_id=instance)
 
 
 def _leave(peer, group, *members):
@@ -466,9 +464,7 @@ def groups_in_every_state(peer):
     joined = peer.joined(peer.name("completing"))
     peer.commit(peer.name("offsets"), topic, 3)
     left = peer.member(peer.name("left"))
-    peer.quietly(
-        LeaveGroupRequest(group_id=left.group, members=(MemberIdentity(member_id=left.member_id),)), 3
-    )
+    peer.quietly(LeaveGroupRequest(group_id=left.group, members=(MemberIdentity(member_id=left.member_id),)), 3)
     names = ("stable", "completing", "offsets", "left", "nobody")
     peer.ask(DescribeGroupsRequest(groups=(*(peer.name(name) for name in names), "")))
     assert stable.member_id != joined.member_id

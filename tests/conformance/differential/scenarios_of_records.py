@@ -376,9 +376,7 @@ def _in_session(topics, *, session_id=0, epoch=0, offsets=None, forgotten=()):
                 topic=topic.name,
                 topic_id=topic.topic_id,
                 partitions=(
-                    FetchPartition(
-                        partition=0, fetch_offset=offsets.get(topic.name, 0), partition_max_bytes=100_000
-                    ),
+                    FetchPartition(partition=0, fetch_offset=offsets.get(topic.name, 0), partition_max_bytes=100_000),
                 ),
             )
             for topic in topics
@@ -594,9 +592,7 @@ def where_epochs_end(peer):
 def where_the_epoch_ends_for_a_reader_of_another(peer):
     topic = topic_with_records(peer)
     for above in (0, 1):
-        part = OffsetForLeaderPartition(
-            partition=0, leader_epoch=peer.epoch(), current_leader_epoch=peer.epoch(above)
-        )
+        part = OffsetForLeaderPartition(partition=0, leader_epoch=peer.epoch(), current_leader_epoch=peer.epoch(above))
         of_topic = OffsetForLeaderTopic(topic=topic.name, partitions=(part,))
         peer.ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=(of_topic,)))
 

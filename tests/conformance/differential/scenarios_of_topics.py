@@ -75,9 +75,7 @@ def topics_by_id(peer):
     ids = (topic.topic_id, NOBODY, ZERO_UUID)
     for topic_id in ids[:2]:
         peer.ask(MetadataRequest(topics=(MetadataRequestTopic(topic_id=topic_id, name=None),)))
-    peer.ask(
-        MetadataRequest(topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids[:2]))
-    )
+    peer.ask(MetadataRequest(topics=tuple(MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in ids[:2])))
 
 
 @scenario(ApiKey.METADATA, "12+")

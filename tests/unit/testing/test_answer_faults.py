@@ -1,6 +1,7 @@
 """What a test orders happens to the requests it names, once for each, and to nobody else."""
 
 import threading
+import warnings
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -15,6 +16,10 @@ from exactlog.testing import Broker, BrokerNotRunningError, ErrorCode
 from tests.support.raw_client import BY_ID, ConnectionClosed, RawClient, batch_of, fetch_request, produce_request
 from tests.support.raw_groups import Member, commit, form_group
 from tests.support.watching import wait_until
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "(read|open)_text is deprecated", DeprecationWarning)  # on 3.11
+    import kafka
 
 HOUR_MS = 3_600_000
 
@@ -122,6 +127,23 @@ def test_a_consumer_whose_fetch_is_dropped_comes_again(broker, raw, topic):
 
     assert fault.hits == 1
     assert [message.value() for message in messages] == [b"v"]
+
+
+def test_a_consumer_with_a_fetch_session_reads_on_behind_refusals(broker, raw, topic):
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest", retry_backoff_ms=1
+    )
+    consumer.assign([kafka.TopicPartition(topic.name, 0)])
+    raw.produce(topic, batch_of(b"before"))
+    assert next(consumer).value == b"before"
+    with broker.faults.fail("Fetch", ErrorCode.NOT_LEADER_OR_FOLLOWER, topic=topic.name, times=3) as fault:
+        while fault.hits < 3:
+            assert consumer.poll(timeout_ms=10) == {}  # it fetches in here only
+        raw.produce(topic, batch_of(b"after"))
+        assert next(consumer).value == b"after"
+    consumer.close()
+
+    assert fault.hits == 3
 
 
 def test_metadata_that_is_refused_tells_the_broker_still(broker, raw, topic):

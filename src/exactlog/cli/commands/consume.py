@@ -1,20 +1,21 @@
 """`exactlog consume`: read records of a topic."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import click
 from msgspec import Struct
 
 from exactlog.cli.client import run_with_client
-from exactlog.cli.errors import NotAvailableError
+from exactlog.cli.completion_names import complete_groups, complete_topics
+from exactlog.cli.errors import InvalidUsageError, NotAvailableError
+from exactlog.cli.offsets import ends_of, find_places, resolve
 from exactlog.cli.output import RowPrinter, flush_output
-from exactlog.cli.positions import AtOffset, AtTime, End, Position, Start, parse_position
+from exactlog.cli.positions import Position, parse_position
 from exactlog.cli.records import record_printer, record_row
 from exactlog.cli.settings import Command, Settings
-from exactlog.client.ports import EARLIEST, LATEST, Client, IsolationLevel
-from exactlog.core.model.errors import NotFoundError
+from exactlog.client.ports import Client, ConsumedRecord, IsolationLevel
 from exactlog.core.model.ids import Offset, TimestampMs, TopicPartition
 
 _ISOLATION_LEVELS: Final = {level.name.lower(): level for level in IsolationLevel}
@@ -42,7 +43,7 @@ class Extent(Struct, frozen=True):
 
 
 @click.command(cls=Command)
-@click.argument("topic")
+@click.argument("topic", shell_complete=complete_topics)
 @click.option("-p", "--partition", "partitions", type=click.IntRange(0), multiple=True, help="All by default.")
 @click.option("--from", "start", default="start", help="start (default), end, an offset, or @TIME.", metavar="PLACE")
 @click.option(
@@ -52,7 +53,9 @@ class Extent(Struct, frozen=True):
 @click.option("-f", "--follow", is_flag=True, help="Do not stop at the ends: wait for more.")
 @click.option("--isolation", type=click.Choice(list(_ISOLATION_LEVELS)), default="read_committed", show_default=True)
 @click.option("--control", is_flag=True, help="Print transaction markers too.")
-@click.option("-g", "--group", help="Consumer groups are not part of this version.", hidden=True)
+@click.option(
+    "-g", "--group", shell_complete=complete_groups, help="Read on where this group is, share with its other members."
+)
 @click.option("--as-of", help="A broker serves the newest version; exactlog log read serves the others.", hidden=True)
 @click.pass_obj
 def consume(
@@ -73,9 +76,12 @@ def consume(
     """Print the records of TOPIC, from the start up to the ends it has now, unless told otherwise.
 
     A TIME is how long before now (@-1h30m), RFC 3339 (@2026-11-27T10:00:00Z), or milliseconds since 1970.
+
+    With a group the partitions are shared by its members, and what was printed is committed: the next reader of the
+    group goes on behind it. --from is for partitions of which the group has no offset yet.
     """
-    if group is not None:
-        raise NotAvailableError("consumer groups are not part of this version", hint="Leave out -g; choose --from.")
+    if group is not None and partitions:
+        raise InvalidUsageError("a group decides itself who reads which partition", hint="Leave out -p, or -g.")
     if as_of is not None:
         raise NotAvailableError(
             "a broker serves the newest version of a topic only",
@@ -93,17 +99,42 @@ def consume(
         has_control=control,
     )
     with record_printer(settings.output_of_records()) as printer:
-        run_with_client(settings, lambda client: consume_extent(client, extent, printer))
+        if group is None:
+            run_with_client(settings, lambda client: consume_extent(client, extent, printer))
+        else:
+            run_with_client(settings, lambda client: consume_in_group(client, group, extent, printer))
 
 
 async def consume_extent(client: Client, extent: Extent, printer: RowPrinter) -> None:
     """Print the records of an extent."""
-    places = await find_places(client, extent)
+    places = await find_places(client, extent.topic, extent.partitions)
     starts, ends = await find_bounds(client, extent, places)
+    records = client.consume(starts, ends=ends, isolation=extent.isolation, include_control=extent.has_control)
+    await print_records(records, extent, printer)
+
+
+async def consume_in_group(client: Client, group_id: str, extent: Extent, printer: RowPrinter) -> None:
+    """Print the records of an extent that the other members of a group do not read, and commit what is printed."""
+    places = await find_places(client, extent.topic, ())
+    starts, ends = await find_bounds(client, extent, places)
+    is_bounded = not extent.is_followed or extent.end is not None
+    async with client.join_group(
+        group_id,
+        extent.topic,
+        starts=starts,
+        ends=ends if is_bounded else None,
+        isolation=extent.isolation,
+        include_control=extent.has_control,
+        before_commit=flush_output,
+    ) as member:
+        await print_records(member.records(), extent, printer)
+        member.done()
+
+
+async def print_records(records: AsyncIterator[ConsumedRecord], extent: Extent, printer: RowPrinter) -> None:
+    """Print records until there are no more, or enough."""
     count = 0
-    async for found in client.consume(
-        starts, ends=ends, isolation=extent.isolation, include_control=extent.has_control
-    ):
+    async for found in records:
         printer.write(record_row(found.place, found.record, batch=found.batch))
         if extent.is_followed:
             flush_output()
@@ -112,65 +143,20 @@ async def consume_extent(client: Client, extent: Extent, printer: RowPrinter) ->
             return
 
 
-async def find_places(client: Client, extent: Extent) -> list[TopicPartition]:
-    """The partitions to read.
-
-    Raises:
-        NotFoundError: there is no such topic, or it has no such partition.
-    """
-    topic = await client.describe_topic(extent.topic)
-    known = [partition.partition for partition in topic.partitions]
-    for partition in extent.partitions:
-        if partition not in known:
-            raise NotFoundError(
-                f"topic {extent.topic} has no partition {partition}", hint=f"It has {len(known)}, counted from 0."
-            )
-    return [TopicPartition(extent.topic, partition) for partition in extent.partitions or known]
-
-
 async def find_bounds(
     client: Client, extent: Extent, places: Sequence[TopicPartition]
 ) -> tuple[dict[TopicPartition, Offset], dict[TopicPartition, Offset]]:
-    """The offset to start at and the offset to stop before, of each partition that has something to read.
+    """The offset to start at and the offset to stop before, of each partition.
 
     A partition that is followed without a bound has no end. The ends are those of records that can be read at the
     isolation level, so that an open transaction does not hold up the reader.
     """
-    ends_now = await _offsets_at(client, LATEST, places, isolation=extent.isolation)
-    starts = await _resolve(client, extent.start, ends_now)
+    ends_now = await ends_of(client, places, isolation=extent.isolation)
+    starts = await resolve(client, extent.start, ends_now)
     if extent.end is None:
         ends = {} if extent.is_followed else dict(ends_now)
     else:
-        ends = await _resolve(client, extent.end, ends_now)
+        ends = await resolve(client, extent.end, ends_now)
     if not extent.is_followed:
         ends = {place: min(end, ends_now[place]) for place, end in ends.items()}
-    readable = {place: start for place, start in starts.items() if place not in ends or start < ends[place]}
-    return readable, {place: end for place, end in ends.items() if place in readable}
-
-
-async def _resolve(
-    client: Client, position: Position, ends_now: Mapping[TopicPartition, Offset]
-) -> dict[TopicPartition, Offset]:
-    match position:
-        case Start():
-            return await _offsets_at(client, EARLIEST, list(ends_now))
-        case End():
-            return dict(ends_now)
-        case AtOffset(offset=offset):
-            return dict.fromkeys(ends_now, offset)
-        case AtTime(timestamp_ms=timestamp_ms):
-            found = await client.list_offsets(dict.fromkeys(ends_now, timestamp_ms))
-            return {
-                place: ends_now[place] if listed.offset is None else listed.offset for place, listed in found.items()
-            }
-
-
-async def _offsets_at(
-    client: Client,
-    time: TimestampMs,
-    places: Sequence[TopicPartition],
-    *,
-    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-) -> dict[TopicPartition, Offset]:
-    found = await client.list_offsets(dict.fromkeys(places, time), isolation=isolation)
-    return {place: Offset(0) if listed.offset is None else listed.offset for place, listed in found.items()}
+    return starts, ends

@@ -1,18 +1,28 @@
-"""`exactlog topic`: create, list, describe and delete topics."""
+"""`exactlog topic`: create, list, describe, alter and delete topics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import click
 from msgspec import Struct
 
 from exactlog.cli.client import run_with_client
-from exactlog.cli.errors import InvalidUsageError
+from exactlog.cli.completion_names import complete_topics
+from exactlog.cli.errors import InvalidUsageError, PartlyDoneError
 from exactlog.cli.output import Row, write_line, write_object, write_rows
 from exactlog.cli.settings import Group, Settings, split_assignment
-from exactlog.client.ports import EARLIEST, LATEST, Client, IsolationLevel, TopicDescription, TopicListing
+from exactlog.client.ports import (
+    EARLIEST,
+    LATEST,
+    Client,
+    ConfigSource,
+    IsolationLevel,
+    TopicDescription,
+    TopicListing,
+)
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import KafkaError
+from exactlog.core.model.errors import ExactlogError, KafkaError
 from exactlog.core.model.ids import TopicPartition
 
 BROKER_DEFAULT: Final = -1
@@ -27,7 +37,7 @@ _PARTITION_COLUMNS: Final = (
     "last_stable_offset",
     "end_offset",
 )
-_CONFIG_COLUMNS: Final = ("name", "value")
+_CONFIG_COLUMNS: Final = ("name", "value", "source")
 
 
 class DescribedTopic(Struct, frozen=True):
@@ -40,7 +50,7 @@ class DescribedTopic(Struct, frozen=True):
 
 @click.group(cls=Group)
 def topic() -> None:
-    """Create, list, describe and delete topics."""
+    """Create, list, describe, alter and delete topics."""
 
 
 @topic.command()
@@ -81,10 +91,13 @@ def list_topics(settings: Settings, /, *, internal: bool) -> None:
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topics)
 @click.pass_obj
 def describe(settings: Settings, /, *, name: str) -> None:
-    """Describe the topic NAME: its partitions with their offsets, and its configuration."""
+    """Describe the topic NAME: its partitions with their offsets, and its configuration.
+
+    A table shows what of the configuration was set, on the topic or for all topics of the broker; JSON shows all.
+    """
     described = run_with_client(settings, lambda client: describe_topic(client, name))
     output = settings.output_of_list()
     if output != "table":
@@ -95,14 +108,30 @@ def describe(settings: Settings, /, *, name: str) -> None:
     write_object({**described.topic, "partitions": len(described.partitions)}, output=output)
     write_line("")
     write_rows(described.partitions, columns=_PARTITION_COLUMNS, output=output)
-    configs_set = [config for config in described.configs if not config["is_default"]]
+    configs_set = [
+        config for config in described.configs if config["source"] != _source_text(ConfigSource.DEFAULT_CONFIG)
+    ]
     if configs_set:
         write_line("")
         write_rows(configs_set, columns=_CONFIG_COLUMNS, output=output)
 
 
 @topic.command()
-@click.argument("name")
+@click.argument("name", shell_complete=complete_topics)
+@click.option("-p", "--partitions", type=click.IntRange(1), help="How many it shall have in all; never fewer.")
+@click.option("-c", "--config", "assignments", metavar="KEY=VALUE", multiple=True, help="Set a key; KEY= unsets it.")
+@click.pass_obj
+def alter(settings: Settings, /, *, name: str, partitions: int | None, assignments: tuple[str, ...]) -> None:
+    """Give the topic NAME more partitions, or another configuration. It is in force when this returns."""
+    changes = {key: value or None for key, value in map(split_assignment, assignments)}
+    if partitions is None and not changes:
+        raise InvalidUsageError("nothing to alter", hint="Say -p PARTITIONS, -c KEY=VALUE, or both.")
+    work = partial(alter_topic, name=name, partition_count=partitions, changes=changes)
+    write_object(run_with_client(settings, work), output=settings.output_of_list())
+
+
+@topic.command()
+@click.argument("name", shell_complete=complete_topics)
 @click.option("--yes", is_flag=True, help="Yes, delete it with all its records.")
 @click.pass_obj
 def delete(settings: Settings, /, *, name: str, yes: bool) -> None:
@@ -122,6 +151,29 @@ def topic_row(topic: TopicListing | TopicDescription) -> Row:
         "partitions": partition_count,
         "internal": topic.is_internal,
     }
+
+
+async def alter_topic(
+    client: Client, *, name: str, partition_count: int | None, changes: Mapping[str, str | None]
+) -> Row:
+    """Alter a topic, and say what it is like now.
+
+    Raises:
+        PartlyDoneError: it has more partitions, and its configuration is as it was.
+    """
+    if partition_count is not None:
+        await client.create_partitions(name, partition_count)
+    if changes:
+        try:
+            await client.alter_topic_configs(name, changes)
+        except ExactlogError as error:
+            if partition_count is None:
+                raise
+            done = f"topic {name} has {partition_count} partitions now, then: {error}"
+            raise PartlyDoneError(done, error) from error
+    described = await client.describe_topic(name)
+    altered = {config.name: config.value for config in described.configs if config.name in changes}
+    return {**topic_row(described), "configs": altered}
 
 
 async def describe_topic(client: Client, name: str) -> DescribedTopic:
@@ -150,6 +202,17 @@ async def describe_topic(client: Client, name: str) -> DescribedTopic:
         for partition in found.partitions
     ]
     configs = [
-        {"name": config.name, "value": config.value, "is_default": config.is_default} for config in found.configs
+        {
+            "name": config.name,
+            "value": config.value,
+            "source": _source_text(config.source),
+            "is_default": config.is_default,
+        }
+        for config in found.configs
     ]
     return DescribedTopic(topic_row(found), partitions, configs)
+
+
+def _source_text(source: ConfigSource) -> str:
+    """Kafka's name of where a value comes from, as `dynamic_topic_config`."""
+    return source.name.lower()

@@ -96,7 +96,7 @@ def test_metadata_that_are_too_large_are_refused_each_for_itself():
 
 def test_a_stale_generation_is_told_so_and_joining_again_helps():
     group = GroupRuntime()
-    leader, follower = group.stable_group(2)
+    _, follower = group.stable_group(2)
     stale = group.commit_offset(1, member_id=follower, generation_id=1)
     assert stale.outcome.errors == (ErrorCode.ILLEGAL_GENERATION,)
 

@@ -77,7 +77,7 @@ class Story:
         group, leader, follower, generation_id = self.group, self.leader, self.follower, self.generation_id
         asks = {
             "join, first": lambda: group.join(needs_member_id=True),
-            "join, old client": lambda: group.join(),
+            "join, old client": group.join,
             "join, unknown id": lambda: group.join(member_id="stranger"),
             "join, leader": lambda: group.join(member_id=leader),
             "join, follower": lambda: group.join(member_id=follower, instance_id="s"),
@@ -106,7 +106,7 @@ class Story:
             "commit, member without generation": lambda: group.commit_offset(1, member_id=leader),
             "delete offsets, of others": lambda: group.delete_offsets("other"),
             "delete offsets, read": lambda: group.delete_offsets("cal"),
-            "delete group": lambda: group.delete_group(),
+            "delete group": group.delete_group,
         }
         return error_of(asks[request]())
 

@@ -3,6 +3,7 @@
 import pytest
 
 from exactlog.core.group.timer_keys import JoinTimer
+from exactlog.core.model.decisions import NOTHING
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.limits import MEMBER_ID_PREFIX_LENGTH_MAX, NEW_MEMBER_JOIN_TIMEOUT_MS
 from tests.support.group_runtime import RANGE, REBALANCE_MS, SESSION_MS, GroupRuntime
@@ -269,7 +270,7 @@ def test_a_member_that_changes_its_metadata_starts_a_rebalance():
     again = group.join(member_id=leader)
 
     assert changed.outcome.generation_id == 3
-    assert dict((member_id, metadata) for member_id, _, metadata in again.outcome.members)[follower] == b"changed"
+    assert {member_id: metadata for member_id, _, metadata in again.outcome.members}[follower] == b"changed"
 
 
 def test_a_member_that_missed_its_answer_is_told_again_before_the_assignment():
@@ -344,9 +345,7 @@ def test_a_join_timer_that_is_late_does_nothing():
     group = GroupRuntime()
     group.stable_group(1)
 
-    decision = group.shard.time_out(JoinTimer("g"), now_ms=group.now_ms)
-
-    assert (decision.records, decision.answers, decision.timers) == ((), (), ())
+    assert group.shard.time_out(JoinTimer("g"), now_ms=group.now_ms) == NOTHING
 
 
 def test_a_forced_rebalance_makes_everybody_join_again():
@@ -369,7 +368,5 @@ def test_a_rebalance_cannot_be_forced_where_there_is_nobody_to_have_one(story):
         group.join()
     before = group.shard.describe("g")
 
-    decision = group.shard.force_rebalance("g", now_ms=group.now_ms)
-
-    assert not (decision.records or decision.answers or decision.timers)
+    assert group.shard.force_rebalance("g", now_ms=group.now_ms) == NOTHING
     assert group.shard.describe("g") == before

@@ -4,6 +4,7 @@ import pytest
 
 from exactlog.core.group.requests import JoinAnswer, SyncAnswer
 from exactlog.core.group.timer_keys import SessionTimer, SyncTimer
+from exactlog.core.model.decisions import NOTHING
 from exactlog.core.model.error_code import ErrorCode
 from tests.support.group_runtime import REBALANCE_MS, SESSION_MS, GroupRuntime
 
@@ -109,7 +110,7 @@ def test_nobody_is_let_go_once_all_have_asked():
     group.sync(follower, 1)
 
     assert SyncTimer("g") not in group.due
-    assert not group.shard.time_out(SyncTimer("g"), now_ms=group.now_ms).timers
+    assert group.shard.time_out(SyncTimer("g"), now_ms=group.now_ms) == NOTHING
 
 
 @pytest.mark.parametrize("field", ["protocol_type", "protocol_name"])
@@ -179,8 +180,7 @@ def test_a_session_timer_that_is_late_does_nothing():
     group.stable_group(1)
 
     for key in (SessionTimer("g", "gone"), SessionTimer("no group", "c"), SyncTimer("no group"), "another's key"):
-        decision = group.shard.time_out(key, now_ms=group.now_ms)
-        assert not (decision.records or decision.answers or decision.timers)
+        assert group.shard.time_out(key, now_ms=group.now_ms) == NOTHING
 
 
 # --- LeaveGroup -------------------------------------------------------------------------------------------------
