@@ -4,13 +4,15 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
-from click.shell_completion import CompletionItem
 
 from exactlog.cli.errors import InvalidUsageError
 from exactlog.cli.output import OutputFormat, is_terminal
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE: Final = "EXACTLOG_BOOTSTRAP"
@@ -125,8 +127,10 @@ class LazyGroup(click.Group):
         self._lazy = lazy
         _add_global_options(self, is_root=True)
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """The commands and options that begin so, without importing any command."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415  only who completes pays for it
+
         commands = [
             CompletionItem(name, help=explanation)
             for name, (_, explanation) in self._lazy.items()

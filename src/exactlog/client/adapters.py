@@ -34,10 +34,15 @@ def connect(url: str, settings: ClientSettings | None = None) -> Client:
         raise ClientUrlError(
             f"{url}: not the URL of a broker", hint="write kafka://HOST:PORT, as kafka://127.0.0.1:9092"
         )
-    return WireClient(_bootstrap_addresses(url), settings or ClientSettings())
+    return WireClient(bootstrap_addresses(url), settings or ClientSettings())
 
 
-def _bootstrap_addresses(url: str) -> tuple[Address, ...]:
+def bootstrap_addresses(url: str) -> tuple[Address, ...]:
+    """The addresses in a `kafka:` URL.
+
+    Raises:
+        ClientUrlError: it is malformed.
+    """
     location = url.removeprefix("kafka://").rstrip("/")
     return tuple(_address(url, part.strip()) for part in location.split(","))
 

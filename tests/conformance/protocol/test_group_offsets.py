@@ -195,7 +195,8 @@ def test_what_was_answered_is_there_after_a_restart(tmp_path, ends):
 
 
 def test_offsets_expire_when_nobody_has_read_for_long(tmp_path):
-    with Broker(tmp_path, config={"offsets.retention.minutes": 10}) as broker, RawClient(broker.port) as raw:
+    config = {"offsets.retention.minutes": 10, "connections.max.idle.ms": 3_600_000}
+    with Broker(tmp_path, config=config) as broker, RawClient(broker.port) as raw:
         topic = raw.create_topic()
         commit(raw, "simple", topic, 1)
         broker.clock.advance_ms(9 * 60_000)

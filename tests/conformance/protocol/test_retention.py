@@ -12,8 +12,12 @@ from tests.support.raw_client import RawClient, batch_of, offsets_and_values, se
 from tests.support.watching import wait_until
 
 EARLIEST = -2
-CONFIG = {"retention.check.interval.ms": 20, "file.delete.delay.ms": 10_000}
 HOUR_MS = 3_600_000
+CONFIG = {
+    "retention.check.interval.ms": 20,
+    "file.delete.delay.ms": 10_000,
+    "connections.max.idle.ms": 24 * HOUR_MS,  # the clock is moved by an hour
+}
 
 
 @pytest.fixture

@@ -157,7 +157,7 @@ async def describe_group(client: Client, group_id: str) -> DescribedGroup:
             "instance_id": member.group_instance_id,
             "client_id": member.client_id,
             "host": member.client_host,
-            "assigned": None if member.assigned is None else [list(place) for place in _as_pairs(member.assigned)],
+            "assigned": None if member.assigned is None else [_place(place) for place in member.assigned],
         }
         for member in described.members
     ]
@@ -256,8 +256,8 @@ def _reset_row(
     }
 
 
-def _as_pairs(places: Iterable[TopicPartition]) -> Iterable[tuple[str, int]]:
-    return ((place.topic, place.partition) for place in places)
+def _place(place: TopicPartition) -> Row:
+    return {"topic": place.topic, "partition": place.partition}
 
 
 def _shown(row: Row) -> Row:
@@ -265,4 +265,4 @@ def _shown(row: Row) -> Row:
     assigned = row.get("assigned")
     if not isinstance(assigned, list):
         return row
-    return {**row, "assigned": [f"{topic}:{partition}" for topic, partition in assigned]}
+    return {**row, "assigned": [f"{place['topic']}:{place['partition']}" for place in assigned]}
