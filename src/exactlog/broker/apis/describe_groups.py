@@ -96,7 +96,7 @@ def _describe(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE,
             error_message=f"Group {group_id} not found." if is_error else None,
             group_state=DEAD,
-            authorized_operations=operations,
+            authorized_operations=NOT_ASKED if is_error else operations,
         )
     return DescribedGroup(
         group_id=group_id,
