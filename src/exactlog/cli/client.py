@@ -1,6 +1,8 @@
 """What commands that talk to a broker have in common."""
 
 import asyncio
+import contextlib
+import signal
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -21,8 +23,20 @@ def run_with_client(settings: Settings, work: Callable[[Client], Awaitable[Resul
     """
 
     async def run() -> Result:
+        _let_termination_interrupt()
         async with connect(f"kafka://{settings.bootstrap}", ClientSettings(deadline_ms=DEADLINE_MS)) as client:
             return await work(client)
 
     settings.start_logging()
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def _let_termination_interrupt() -> None:
+    """SIGTERM ends a command as Ctrl-C does: in order, so that a member leaves its group."""
+    task = asyncio.current_task()
+    assert task is not None, "a command runs in a task"
+    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # Windows, or not the main thread
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

@@ -48,10 +48,6 @@ _BY_KAFKA_ERROR: Final = {
     ErrorCode.SASL_AUTHENTICATION_FAILED: ExitCode.NOT_ALLOWED,
     ErrorCode.POLICY_VIOLATION: ExitCode.NOT_ALLOWED,
     ErrorCode.TOPIC_DELETION_DISABLED: ExitCode.NOT_ALLOWED,
-    ErrorCode.INVALID_CONFIG: ExitCode.USAGE,
-    ErrorCode.INVALID_PARTITIONS: ExitCode.USAGE,
-    ErrorCode.INVALID_TOPIC_EXCEPTION: ExitCode.USAGE,
-    ErrorCode.INVALID_GROUP_ID: ExitCode.USAGE,
 }
 
 _BY_CODE: Final = {
@@ -75,8 +71,8 @@ _BY_CODE: Final = {
 
 def exit_code_of(error: ExactlogError) -> ExitCode:
     """What a command that ends with `error` exits with."""
-    if error.kafka_error is not None and error.kafka_error in _BY_KAFKA_ERROR:
-        return _BY_KAFKA_ERROR[error.kafka_error]
     if error.code in _BY_CODE:
         return _BY_CODE[error.code]
+    if error.kafka_error is not None and error.kafka_error in _BY_KAFKA_ERROR:
+        return _BY_KAFKA_ERROR[error.kafka_error]
     return ExitCode.UNAVAILABLE if error.retryable else ExitCode.FAILED

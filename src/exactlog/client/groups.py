@@ -72,9 +72,11 @@ class MemberSettings(msgspec.Struct, frozen=True, kw_only=True):
         rebalance_timeout_ms: how long a rebalance waits for it to join again.
         heartbeat_interval_ms: between two heartbeats.
         commit_interval_ms: between two commits while it reads.
+        metadata_interval_ms: between two looks of the leader at whether topics have grown.
     """
 
     session_timeout_ms: int = 45_000
     rebalance_timeout_ms: int = 300_000
     heartbeat_interval_ms: int = 3_000
     commit_interval_ms: int = 5_000
+    metadata_interval_ms: int = 300_000

@@ -59,6 +59,7 @@ def refused_sockets_are_closed(monkeypatch):
 @pytest.mark.only_exactlog
 @pytest.mark.needs("idempotence")
 def test_an_idempotent_producer_lives_through_a_crash_of_its_broker_and_nothing_is_lost_or_doubled(client_name):
+    """B092 (aiokafka #1004, #1017): delivery failed over a restart."""
     records = [Sent(b"%d" % index) for index in range(3_000)]
 
     with Broker() as broker, opened(client_name, broker.bootstrap_servers) as client:

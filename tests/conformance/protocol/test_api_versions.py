@@ -28,6 +28,7 @@ def test_every_version_names_every_api_that_is_served(raw, version):
 
 
 def test_produce_is_named_from_version_0_so_that_old_clients_compress(raw):
+    """B089 (librdkafka #4956, KAFKA-18659): without Produce 0 old clients did not compress."""
     assert ranges_of(raw.ask(ApiVersionsRequest(), 0))[ApiKey.PRODUCE] == (0, 13)
 
 

@@ -106,6 +106,7 @@ def test_what_cannot_be_is_refused_in_kafkas_words_and_changes_nothing(raw, coun
 
 
 def test_each_topic_is_answered_for_itself_and_once(raw, topic):
+    """B053 (nisshi, compatibility findings): CreatePartitions answered with no results."""
     twice = raw.create_topic()
 
     results = create_partitions(

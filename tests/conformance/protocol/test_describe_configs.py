@@ -104,6 +104,7 @@ def test_the_settings_of_the_broker_are_told_under_its_id(raw, version):
 
 
 def test_each_resource_is_answered_for_itself(raw, topic):
+    """B053 (nisshi, compatibility findings): DescribeConfigs answered with no results."""
     results = describe(
         raw,
         (TOPIC, "no-such-topic"),

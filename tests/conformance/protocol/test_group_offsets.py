@@ -38,6 +38,7 @@ def group_id():
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
 def test_what_is_committed_is_fetched(raw, topic, group_id, version):
+    """B053 (nisshi, compatibility findings): the metadata of an offset commit was lost."""
     assert commit(raw, group_id, topic, 42, metadata="up to here", version=version) is ErrorCode.NONE
     found = fetch_offset(raw, group_id, topic)
     assert (found.error_code, found.committed_offset, found.metadata) == (ErrorCode.NONE, 42, "up to here")

@@ -50,6 +50,7 @@ FIVE_OFFSETS = [0, 1, 3, 6, 10]
 
 
 def test_five_batches_in_flight_whose_answers_are_lost_are_each_stored_once(connect, raw, topic, producer_id):
+    """B081 (librdkafka #4953): what may have been stored is never answered as if it was not."""
     batches = five_batches(topic, producer_id)
     lost = connect()
     lost.send_all(*batches)
@@ -64,6 +65,7 @@ def test_five_batches_in_flight_whose_answers_are_lost_are_each_stored_once(conn
 
 
 def test_five_batches_resent_before_their_answers_have_come_are_each_stored_once(raw, topic, producer_id):
+    """B080 (librdkafka #3575): a spurious OUT_OF_ORDER_SEQUENCE_NUMBER lost half a transaction."""
     batches = five_batches(topic, producer_id)
 
     raw.send_all(*batches, *batches)
@@ -74,6 +76,7 @@ def test_five_batches_resent_before_their_answers_have_come_are_each_stored_once
 
 @pytest.mark.parametrize("resent", range(5))
 def test_any_of_the_last_five_gets_its_first_offset_again(raw, topic, producer_id, resent):
+    """B062 (franz-go dced7214): a duplicate was answered with a new base offset."""
     batches = five_batches(topic, producer_id)
     raw.send_all(*batches, batches[resent])
 
@@ -118,6 +121,7 @@ def test_a_gap_in_flight_refuses_what_follows_and_the_producer_can_fill_it(raw, 
     ids=["head", "all but one", "tail", "last", "one more", "half new"],
 )
 def test_a_batch_that_overlaps_a_stored_one_is_out_of_order(raw, topic, producer_id, sequence, count):
+    """B087 (librdkafka #4736, #4750): a retried batch is not always built with the same bounds."""
     raw.produce(topic, sequenced(producer_id, 0, *[b"v"] * 10))
 
     assert outcome(raw.produce(topic, sequenced(producer_id, sequence, *[b"v"] * count))) == OUT_OF_ORDER
@@ -128,6 +132,7 @@ def test_a_batch_that_overlaps_a_stored_one_is_out_of_order(raw, topic, producer
 
 
 def test_a_log_that_never_held_a_record_takes_a_new_producer_at_0_only(raw, topic, producer_id):
+    """B059 (franz-go PR#1398 to #1417): which first sequence an unknown producer may use."""
     assert outcome(raw.produce(topic, sequenced(producer_id, 17, b"late"))) == OUT_OF_ORDER
 
     answers = [raw.produce(topic, sequenced(producer_id, sequence, *[b"v"] * 17)) for sequence in (0, 17)]
@@ -137,6 +142,7 @@ def test_a_log_that_never_held_a_record_takes_a_new_producer_at_0_only(raw, topi
 
 @pytest.mark.parametrize("sequence", [0, 7, SEQUENCE_MAX])
 def test_a_log_with_records_takes_an_unknown_producer_at_any_sequence(raw, topic, producer_id, sequence):
+    """B059 (franz-go PR#1398 to #1417): which first sequence an unknown producer may use."""
     raw.produce(topic, batch_of(b"somebody else's"))
 
     assert outcome(raw.produce(topic, sequenced(producer_id, sequence, b"v"))) == appended(1)
@@ -144,6 +150,7 @@ def test_a_log_with_records_takes_an_unknown_producer_at_any_sequence(raw, topic
 
 @pytest.mark.parametrize(("first", "count"), [(SEQUENCE_MAX - 7, 20), (SEQUENCE_MAX - 1, 2), (SEQUENCE_MAX, 1)])
 def test_after_the_last_sequence_comes_0(raw, topic, producer_id, first, count):
+    """B071 (kfake): sequences wrap at 2^31, not at 2^31 - 1."""
     following = count - (SEQUENCE_MAX - first) - 1
     raw.produce(topic, batch_of(b"somebody else's"))
     wrapping = sequenced(producer_id, first, *[b"v"] * count)

@@ -60,6 +60,7 @@ def test_keys_are_set_and_dropped_and_the_rest_stays(raw, version):
 
 
 def test_a_list_that_nothing_is_set_for_is_appended_to_from_its_default(raw, topic):
+    """B054 (nisshi): APPEND to a list without a value broke all later calls."""
     assert alter_incrementally(raw, (TOPIC, topic.name, (POLICY, APPEND, "compact"))) == [DONE]
     assert value_of(raw, topic.name, POLICY) == "delete,compact"
 

@@ -64,6 +64,7 @@ def offset_in(version, answer):
 )
 @pytest.mark.parametrize("version", WITH_TIMESTAMPS)
 def test_a_time_finds_the_first_record_that_is_not_older(raw, timed, version, asked_ms, offset_and_ms):
+    """B053 (nisshi, compatibility findings): offsets by time were wrong."""
     assert found(raw.list_offset(timed, asked_ms, version=version)) == offset_and_ms
 
 

@@ -152,6 +152,7 @@ def test_an_unknown_topic_id_is_refused_as_such(raw, topic):
 
 
 def test_a_batch_as_large_as_the_topic_allows_is_taken_and_one_byte_more_is_not(raw):
+    """B053 (nisshi, compatibility findings): max.message.bytes was not enforced."""
     batch = batch_of(b"x" * 1_000)
     fits = raw.create_topic(max_message_bytes=len(batch))
     short_by_one = raw.create_topic(max_message_bytes=len(batch) - 1)
@@ -212,6 +213,7 @@ def test_a_timestamp_older_than_the_topic_allows_is_refused(broker, raw):
 
 
 def test_a_compacted_topic_names_the_record_without_a_key(raw):
+    """B053 (nisshi, compatibility findings): a record without a key was taken on a compacted topic."""
     topic = raw.create_topic(cleanup_policy="compact")
     records = [NewRecord(b"a", key=b"k"), NewRecord(b"b"), NewRecord(b"c", key=b"k")]
 

@@ -46,6 +46,7 @@ EITHER_END = pytest.mark.parametrize("ending", ["stop", "kill"])
 
 @EITHER_END
 def test_acknowledged_records_and_the_five_batches_of_their_producers_are_still_there(restartable, ending):
+    """B083 (librdkafka #3584, confluent-kafka-python #1128): a restart made producers fail for good."""
     topic = restartable.client.create_topic()
     batches = [sequenced(9, 2 * index, b"%d" % index, b"+") for index in range(7)]
     for batch in batches:

@@ -89,6 +89,7 @@ class GroupMembership:
         self._settings = member
         self._current = NOBODY
         self._beating: asyncio.Task[None] | None = None
+        self._led: dict[str, int] = {}  # of the leader: the topics of the group, and how many partitions it dealt out
 
     async def join(self) -> tuple[TopicPartition, ...]:
         """Join, or join again, and return what this member is to read.
@@ -122,6 +123,8 @@ class GroupMembership:
 
     async def commit(self, offsets: Mapping[TopicPartition, Offset]) -> bool:
         """Commit offsets; False when the partitions are no longer ours."""
+        if self._current.generation_id == NOBODY.generation_id:
+            return False
         what = f"commit offsets of group {self._group_id}"
         request = offset_commit_request(self._group_id, offsets, by=self._current)
 
@@ -183,6 +186,7 @@ class GroupMembership:
         self._check_join(joined.error_code)
         self._current = Generation(joined.member_id, joined.generation_id)
         is_leader = joined.leader == joined.member_id and not joined.skip_assignment
+        self._led = {}
         request = SyncGroupRequest(
             group_id=self._group_id,
             generation_id=joined.generation_id,
@@ -238,22 +242,33 @@ class GroupMembership:
             for member in members
         ]
         topics = frozenset[str]().union(*(candidate.topics for candidate in candidates))
-        known = await self._cluster.metadata(sorted(topics))
-        counts = {topic.name: len(topic.partitions) for topic in known.topics if topic.name and not topic.error_code}
-        assigned = range_assignor.assign_ranges(candidates, counts)
+        self._led = await self._count_partitions(topics)
+        assigned = range_assignor.assign_ranges(candidates, self._led)
         return tuple(
             SyncGroupRequestAssignment(member_id=member_id, assignment=encode_assignment(places))
             for member_id, places in assigned.items()
         )
 
+    async def _count_partitions(self, topics: Iterable[str]) -> dict[str, int]:
+        """How many partitions each topic has; none, where there is no such topic."""
+        known = await self._cluster.metadata(sorted(topics))
+        counts = {topic.name: len(topic.partitions) for topic in known.topics if topic.name and not topic.error_code}
+        return {topic: counts.get(topic, 0) for topic in topics}
+
     # --- staying ---------------------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
         """Say that this member lives, until the group has no more use for it. What fails is tried at the next beat."""
+        now = asyncio.get_running_loop().time
+        look_at = now() + self._settings.metadata_interval_ms / 1000
         while True:
             await asyncio.sleep(self._settings.heartbeat_interval_ms / 1000)
             try:
                 error_code = await self._send_heartbeat()
+                if self._led and now() >= look_at:
+                    look_at = now() + self._settings.metadata_interval_ms / 1000
+                    if await self._count_partitions(self._led) != self._led:
+                        self.is_stale.set()  # a leader that joins again lets the group come together anew
             except ExactlogError as error:
                 _log.info("group %s: heartbeat: %s", self._group_id, error)
                 if error.retryable:
