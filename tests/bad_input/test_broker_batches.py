@@ -88,7 +88,10 @@ def test_a_bad_batch_is_refused_alone_and_its_neighbours_are_stored(raw, records
 
     response = raw.ask(
         ProduceRequest(
-            acks=-1, timeout_ms=1_000, topic_data=(TopicProduceData(name=topic.name, partition_data=parts),)
+            transactional_id="for the batches that claim a transaction",  # without it the whole request is refused
+            acks=-1,
+            timeout_ms=1_000,
+            topic_data=(TopicProduceData(name=topic.name, partition_data=parts),),
         ),
         version,
     )

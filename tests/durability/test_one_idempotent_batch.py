@@ -1,8 +1,6 @@
-"""B122 (franz-go c7cc61e2): killed between an append and saving what is known of its producer.
+"""A crash at every write of one idempotent batch: what is saved of its producer and what the log alone tells agree.
 
-A crash at every write of one idempotent batch: what is saved of its producer and what the log alone tells agree.
-
-A client that is killed between its data and its saved sequence cannot tell any more what it has sent (franz-go
+A client that is killed between its data and its saved sequence cannot tell any more what it has sent (B122, franz-go
 c7cc61e2); a broker must not get there: the log alone is enough.
 """
 

@@ -5,9 +5,8 @@ come back and change their mind, rounds are held back and fail, the broker crash
 what the shard says must be what a new shard reads from the log; in the end, whoever still tries must have got its share.
 """
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from exactlog.core.group.group_record import OffsetCommitRecord, decode_record
 from exactlog.core.group.timer_keys import JoinTimer, SyncTimer
@@ -16,6 +15,7 @@ from tests.support.group_runtime import REBALANCE_MS, GroupRuntime
 
 PARTITIONS = 4
 TOPICS = ("cal", "other")
+GROUPS = ("g", "h")
 TICK_MS = 250
 CLIENTS_MAX = 5
 SUBSCRIPTIONS = tuple(bytes.fromhex("0001" + "00000001" + "000363616c") + bytes([flavour]) for flavour in range(2))
@@ -109,19 +109,59 @@ class Runtime(GroupRuntime):
         return waiting
 
 
-class GroupMachine(RuleBasedStateMachine):
-    def __init__(self):
-        super().__init__()
-        self.group = Runtime(initial_rebalance_delay_ms=1_000)
+ACTIONS = {
+    "all_act": 12,
+    "act": 6,
+    "come": 5,
+    "let_time_pass": 5,
+    "commit_as_member": 4,
+    "commit_from_outside": 3,
+    "send_again": 2,
+    "restart": 2,
+    "change_subscription": 2,
+    "hold_rounds_back": 2,
+    "let_rounds_commit": 2,
+    "fail_round": 2,
+    "crash": 1,
+    "die": 1,
+    "leave": 1,
+    "force_rebalance": 1,
+    "delete_offsets": 1,
+    "delete_topic": 1,
+    "delete_group": 1,
+    "expire": 1,
+}
+"""What can happen, and how often; each takes two small numbers for its choices."""
+
+happenings = st.lists(
+    st.tuples(
+        st.sampled_from([action for action, weight in ACTIONS.items() for _ in range(weight)]),
+        st.integers(0, 7),
+        st.integers(0, 7),
+    ),
+    min_size=30,
+    max_size=120,
+)
+
+
+class Story:
+    """A broker, its clients, and the naive model: the number of every commit and deletion, in order."""
+
+    def __init__(self, *, initial_rebalance_delay_ms):
+        self.group = Runtime(initial_rebalance_delay_ms=initial_rebalance_delay_ms)
         self.clients = []
         self.operations = 0
         self.commits = []
         self.answered = {}
         self.deleted = {}
 
-    def alive(self, index):
-        alive = [client for client in self.clients if client.is_alive]
-        return alive[index % len(alive)] if alive else None
+    @property
+    def alive(self):
+        return [client for client in self.clients if client.is_alive]
+
+    def pick(self, index):
+        """One of the clients that live, or none."""
+        return [self.alive[index % len(self.alive)]] if self.alive else []
 
     def count_operation(self):
         self.operations += 1
@@ -129,149 +169,130 @@ class GroupMachine(RuleBasedStateMachine):
 
     # --- clients ------------------------------------------------------------------------------------------------
 
-    @precondition(lambda self: sum(client.is_alive for client in self.clients) < CLIENTS_MAX)
-    @rule(
-        instance_id=st.sampled_from([None, None, "i", "j"]),
-        prefers_sticky=st.booleans(),
-        needs_member_id=st.booleans(),
-        skips=st.booleans(),
-    )
-    def come(self, **fields):
-        self.clients.append(ModelClient(self.group, **fields))
-        self.clients[-1].step()
-
-    @rule(index=st.integers(0, 9))
-    def act(self, index):
-        client = self.alive(index)
-        if client is not None:
+    def come(self, index, flags):
+        if len(self.alive) < CLIENTS_MAX:
+            instance_id = (None, None, "i", "j")[index % 4]
+            client = ModelClient(
+                self.group,
+                instance_id=instance_id,
+                prefers_sticky=bool(flags & 1),
+                needs_member_id=bool(flags & 2),
+                skips=bool(flags & 4),
+            )
+            self.clients.append(client)
             client.step()
 
-    @rule(rounds=st.integers(1, 4))
-    def all_act(self, rounds):
-        for _ in range(rounds):
-            for client in self.clients:
-                if client.is_alive:
-                    client.step()
+    def act(self, index, _):
+        for client in self.pick(index):
+            client.step()
 
-    @rule(index=st.integers(0, 9))
-    def die(self, index):
-        client = self.alive(index)
-        if client is not None:
+    def all_act(self, rounds, _):
+        for _ in range(1 + rounds % 4):
+            for client in self.alive:
+                client.step()
+
+    def die(self, index, _):
+        for client in self.pick(index):
             client.is_alive, client.share = False, None
 
-    @rule(index=st.integers(0, 9))
-    def restart(self, index):
-        client = self.alive(index)
-        if client is not None:
+    def restart(self, index, _):
+        for client in self.pick(index):
             client.waiting, client.member_id, client.share, client.next = None, "", None, client.join
-
-    @rule(index=st.integers(0, 9))
-    def send_again(self, index):
-        client = self.alive(index)
-        if client is not None and client.waiting is not None and client.next in (client.join, client.sync):
-            client.waiting = None
             client.step()
 
-    @rule(index=st.integers(0, 9))
-    def change_subscription(self, index):
-        client = self.alive(index)
-        if client is not None and client.waiting is None:
-            client.flavour = 1 - client.flavour
-            client.next = client.join
+    def send_again(self, index, _):
+        for client in self.alive[index % CLIENTS_MAX :]:
+            if client.waiting is not None and client.next in (client.join, client.sync):
+                client.waiting = None
+                client.step()
 
-    @rule(index=st.integers(0, 9), by_instance=st.booleans())
-    def leave(self, index, by_instance):
-        client = self.alive(index)
-        if client is not None and client.member_id:
-            by_instance = by_instance and client.instance_id is not None
-            self.group.leave(("" if by_instance else client.member_id, client.instance_id))
-            client.is_alive, client.share = False, None
+    def change_subscription(self, index, _):
+        for client in self.pick(index):
+            if client.waiting is None:
+                client.flavour = 1 - client.flavour
+                client.next = client.join
+                client.step()
+
+    def leave(self, index, flags):
+        for client in self.pick(index):
+            if client.member_id:
+                by_instance = flags & 1 and client.instance_id is not None
+                self.group.leave(("" if by_instance else client.member_id, client.instance_id))
+                client.is_alive, client.share = False, None
 
     # --- offsets ------------------------------------------------------------------------------------------------
 
-    @rule(index=st.integers(0, 9), topic=st.sampled_from(TOPICS))
     def commit_as_member(self, index, topic):
-        client = self.alive(index)
-        if client is not None and client.share is not None:
-            self.commit_one(
-                "g",
-                topic,
-                member_id=client.member_id,
-                generation_id=client.generation_id,
-                group_instance_id=client.instance_id,
-            )
+        for client in self.pick(index):
+            if client.share is not None:
+                self.commit_one(
+                    "g",
+                    TOPICS[topic % 2],
+                    member_id=client.member_id,
+                    generation_id=client.generation_id,
+                    group_instance_id=client.instance_id,
+                )
 
-    @rule(group_id=st.sampled_from(["g", "h"]), topic=st.sampled_from(TOPICS))
-    def commit_from_outside(self, group_id, topic):
-        self.commit_one(group_id, topic)
+    def commit_from_outside(self, group, topic):
+        self.commit_one(GROUPS[group % 2], TOPICS[topic % 2])
 
     def commit_one(self, group_id, topic, **fields):
         number = self.count_operation()
         waiting = self.group.commit_offset(number, group_id=group_id, topic=topic, **fields)
         self.commits.append(((group_id, topic), number, waiting))
 
-    @rule(group_id=st.sampled_from(["g", "h"]), topic=st.sampled_from(TOPICS))
-    def delete_offsets(self, group_id, topic):
-        self.deleted[group_id, topic] = self.count_operation()
-        self.group.delete_offsets(topic, group_id=group_id)
+    def delete_offsets(self, group, topic):
+        self.may_be_gone((GROUPS[group % 2],), (TOPICS[topic % 2],))
+        self.group.delete_offsets(TOPICS[topic % 2], group_id=GROUPS[group % 2])
 
-    @rule(topic=st.sampled_from(TOPICS))
-    def delete_topic(self, topic):
-        for group_id in ("g", "h"):
-            self.deleted[group_id, topic] = self.count_operation()
-        self.group.carry_out(self.group.shard.delete_topic(topic, now_ms=self.group.now_ms))
+    def delete_topic(self, topic, _):
+        self.may_be_gone(GROUPS, (TOPICS[topic % 2],))
+        self.group.carry_out(self.group.shard.delete_topic(TOPICS[topic % 2], now_ms=self.group.now_ms))
 
-    @rule(group_id=st.sampled_from(["g", "h"]))
-    def delete_group(self, group_id):
-        for topic in TOPICS:
-            self.deleted[group_id, topic] = self.count_operation()
-        self.group.delete_group(group_id)
+    def delete_group(self, group, _):
+        self.may_be_gone((GROUPS[group % 2],), TOPICS)
+        self.group.delete_group(GROUPS[group % 2])
 
-    @rule(days=st.sampled_from([0, 8]))
-    def expire(self, days):
-        for group_id in ("g", "h"):
-            for topic in TOPICS:
-                self.deleted[group_id, topic] = self.count_operation()
-        if days and not any(client.is_alive for client in self.clients):
-            self.group.advance(days * 86_400_000)
+    def expire(self, flags, _):
+        self.may_be_gone(GROUPS, TOPICS)
+        if flags & 1 and not self.alive:
+            self.group.advance(8 * 86_400_000)
         self.group.expire_offsets()
 
-    # --- time, rounds, the process ------------------------------------------------------------------------------
+    def may_be_gone(self, group_ids, topics):
+        for group_id in group_ids:
+            for topic in topics:
+                self.deleted[group_id, topic] = self.count_operation()
 
-    @rule(duration_ms=st.sampled_from([100, 1_000, 5_000, 11_000, 31_000]))
-    def let_time_pass(self, duration_ms):
-        self.group.advance(duration_ms)
+    # --- time, rounds, the process, operators -------------------------------------------------------------------
 
-    @rule()
-    def hold_rounds_back(self):
+    def let_time_pass(self, index, _):
+        self.group.advance((100, 500, 1_000, 3_000, 5_000, 11_000, 21_000, 31_000)[index])
+
+    def hold_rounds_back(self, *_):
         self.group.commits_at_once = False
 
-    @rule()
-    def let_rounds_commit(self):
+    def let_rounds_commit(self, *_):
         self.group.commits_at_once = True
         self.group.commit()
 
-    @rule()
-    def fail_round(self):
+    def fail_round(self, *_):
         self.group.fail_round()
 
-    @rule()
-    def crash(self):
+    def crash(self, *_):
         self.group.crash()
         self.group.waitings = []
         for client in self.clients:
             client.waiting = None
 
-    @rule()
-    def force_rebalance(self):
+    def force_rebalance(self, *_):
         self.group.carry_out(self.group.shard.force_rebalance("g", now_ms=self.group.now_ms))
 
     # --- what always holds --------------------------------------------------------------------------------------
 
-    @invariant()
     def committed_is_what_the_log_says(self):
         newest = dict(self.group.log)
-        for group_id in ("g", "h"):
+        for group_id in GROUPS:
             records = [decode_record(key, value) for key, value in newest.items()]
             said = {
                 record.topic_partition: record.committed
@@ -280,7 +301,6 @@ class GroupMachine(RuleBasedStateMachine):
             }
             assert self.group.shard.offsets(group_id) == said
 
-    @invariant()
     def head_is_what_the_log_and_the_undecided_say(self):
         undecided = [(record.encode_key(), record.encode_value()) for record in self.group.undecided]
         replayed = self.group.replayed([*self.group.log, *undecided])
@@ -289,9 +309,7 @@ class GroupMachine(RuleBasedStateMachine):
         with_metadata = {key for key, _ in records_of(self.group.shard) if key.startswith(b"\x00\x02")}
         for key in with_metadata:
             group_id = decode_record(key, None).group_id
-            live, read, copied = (
-                shard._groups[group_id] for shard in (self.group.shard, replayed, rewritten)
-            )
+            live, read, copied = (shard._groups[group_id] for shard in (self.group.shard, replayed, rewritten))
             assert read.describe() == copied.describe()
             assert (read.generation_id, read.leader_id) == (copied.generation_id, copied.leader_id)
             if live.state in ("Stable", "Empty"):
@@ -300,7 +318,6 @@ class GroupMachine(RuleBasedStateMachine):
             else:
                 assert live.generation_id >= read.generation_id
 
-    @invariant()
     def an_offset_that_was_answered_is_there_until_somebody_takes_it_away(self):
         still_waiting = []
         for partition, number, waiting in self.commits:
@@ -316,7 +333,6 @@ class GroupMachine(RuleBasedStateMachine):
             else:
                 assert offset >= number
 
-    @invariant()
     def a_partition_is_given_to_one_member_of_a_generation(self):
         group = self.group.shard._groups.get("g")
         if group is None or group.state != "Stable":
@@ -334,7 +350,6 @@ class GroupMachine(RuleBasedStateMachine):
         assert len(held) == len(set(held))
         assert set(held) <= set(given)
 
-    @invariant()
     def an_instance_is_there_once(self):
         for group in self.group.shard._groups.values():
             instances = [member.group_instance_id for member in group.members.values() if member.group_instance_id]
@@ -343,7 +358,6 @@ class GroupMachine(RuleBasedStateMachine):
                 instances
             )
 
-    @invariant()
     def nobody_who_waits_is_forgotten(self):
         self.group.waitings = [waiting for waiting in self.group.waitings if not waiting.is_done]
         unsent = {id(answer.waiter) for answer in self.group.unsent}
@@ -355,31 +369,42 @@ class GroupMachine(RuleBasedStateMachine):
         assert not unsent & parked
         assert {id(waiting) for waiting in self.group.waitings} <= unsent | parked
 
+    def check(self):
+        self.committed_is_what_the_log_says()
+        self.head_is_what_the_log_and_the_undecided_say()
+        self.an_offset_that_was_answered_is_there_until_somebody_takes_it_away()
+        self.a_partition_is_given_to_one_member_of_a_generation()
+        self.an_instance_is_there_once()
+        self.nobody_who_waits_is_forgotten()
+
     # --- what comes in the end ----------------------------------------------------------------------------------
 
-    def teardown(self):
+    def settle(self):
         """Whoever keeps trying has its share within one rebalance timeout, whatever was before."""
         self.let_rounds_commit()
         end_ms = self.group.now_ms + REBALANCE_MS
         while self.group.now_ms < end_ms:
-            for client in self.clients:
-                if client.is_alive:
-                    client.step()
+            for client in self.alive:
+                client.step()
             self.group.advance(TICK_MS)
-        alive = [client for client in self.clients if client.is_alive]
-        if not alive:
+        self.check()
+        if not self.alive:
             assert self.group.state() in (None, "Empty")
             return
         assert self.group.state() == "Stable"
-        assert {client.generation_id for client in alive} == {self.group.generation_id}
-        assert sorted(partition for client in alive for partition in client.share) == list(range(PARTITIONS))
-        self.a_partition_is_given_to_one_member_of_a_generation()
-        self.nobody_who_waits_is_forgotten()
+        assert {client.generation_id for client in self.alive} == {self.group.generation_id}
+        assert sorted(partition for client in self.alive for partition in client.share) == list(range(PARTITIONS))
+
+
+@settings(max_examples=150, deadline=None)
+@given(initial_rebalance_delay_ms=st.sampled_from([0, 1_000]), happenings=happenings)
+def test_groups_keep_their_promises_whatever_happens(initial_rebalance_delay_ms, happenings):
+    story = Story(initial_rebalance_delay_ms=initial_rebalance_delay_ms)
+    for action, first, second in happenings:
+        getattr(story, action)(first, second)
+        story.check()
+    story.settle()
 
 
 def records_of(shard):
     return [(record.encode_key(), record.encode_value()) for record in shard.live_records()]
-
-
-TestGroups = GroupMachine.TestCase
-TestGroups.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

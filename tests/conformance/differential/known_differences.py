@@ -56,6 +56,7 @@ COLLIDING = "two new topics of one request whose names collide"
 CRASH = "a request that trips Apache Kafka"
 CREATED_AT_ONCE = "a topic made by Metadata is first"
 CUT_BATCH = "the records of a Fetch answer may end in a part"
+EMPTY_ID = "an empty transactional id has a coordinator"
 FEATURES = "features of what exactlog does not have"
 FIRST_SEQUENCE = "an idempotent producer may begin"
 LOG_START = "INVALID_RECORD comes with the start of the log"
@@ -146,6 +147,9 @@ REST = (
     _known("ApiVersions", OWN_FEATURE, "*", "*/supported_features/exactlog.append", theirs="missing", versions="3+"),
     _known("FindCoordinator", WORDS, "*", "*/coordinators/*/error_message", theirs="", ours="<text>", versions="4+"),
     _known("JoinGroup", CRASH, "protocols twice", "1.JoinGroup", theirs="no answer", versions="0-3"),
+    _known(
+        "FindCoordinator", EMPTY_ID, "coordinators of every type", "2.FindCoordinator/coordinators/*", versions="4+"
+    ),
     _known("InitProducerId", NOT_BUILT_TRANSACTIONAL_ID, "transactional_id *", "1.InitProducerId/*"),
 )
 

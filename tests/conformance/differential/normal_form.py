@@ -169,7 +169,7 @@ class Normaliser:
         return value
 
     def _records(self, content):
-        """Batches: what a reader makes of them. The CRC covers producer ids, which differ: it is checked, not compared."""
+        """Batches as a reader finds them, without their CRC: it covers the producer id, which is masked."""
         batches = []
         end = 0
         for position, header in iter_headers(content, may_be_cut=True):

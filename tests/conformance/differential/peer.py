@@ -17,9 +17,9 @@ from exactlog.core.protocol.messages.describe_configs import DescribeConfigsRequ
 from exactlog.core.protocol.messages.find_coordinator import FindCoordinatorRequest
 from exactlog.core.protocol.messages.heartbeat import HeartbeatRequest
 from exactlog.core.protocol.messages.init_producer_id import InitProducerIdRequest
+from exactlog.core.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from exactlog.core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from exactlog.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from exactlog.core.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from exactlog.core.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -78,9 +78,7 @@ class GroupCluster(ToyCluster):
                 error_code=error_code, node_id=self.coordinator_id, host="127.0.0.1", port=port
             )
         (key,) = request.coordinator_keys
-        found = Coordinator(
-            key=key, error_code=error_code, node_id=self.coordinator_id, host="127.0.0.1", port=port
-        )
+        found = Coordinator(key=key, error_code=error_code, node_id=self.coordinator_id, host="127.0.0.1", port=port)
         return FindCoordinatorResponse(coordinators=(found,))
 
     def answer_join_group(self, broker, request, version):
@@ -155,9 +153,7 @@ class GroupCluster(ToyCluster):
             of_topic(
                 name=place.topic,
                 partitions=(
-                    of_partition(
-                        partition_index=place.partition, committed_offset=self.group.committed.get(place, -1)
-                    ),
+                    of_partition(partition_index=place.partition, committed_offset=self.group.committed.get(place, -1)),
                 ),
             )
             for place in places

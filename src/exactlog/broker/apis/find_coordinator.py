@@ -77,7 +77,7 @@ def _find(key: str, key_type: int, context: RequestContext) -> Coordinator:
         return _refused(key, "You may not describe it.", refused)
     if key_type not in (GROUP, TRANSACTION):
         return _refused(key, f"Coordinators of type {key_type} are not known here.")
-    if not key and key_type == TRANSACTION:
+    if not key and key_type == TRANSACTION and context.api_version < SEVERAL_KEYS_SINCE:  # as Apache Kafka
         return _refused(key, "The transactional id is empty.")
     address = context.broker.advertised()
     return Coordinator(
