@@ -1,8 +1,9 @@
 """Consumer groups under everything that can happen to them, on virtual time, against a naive model.
 
-Clients do what Kafka's do: join, sync, heartbeat, and start over when they are told so. Around them members die, leave,
-come back and change their mind, rounds are held back and fail, the broker crashes, operators interfere. After every step
-what the shard says must be what a new shard reads from the log; in the end, whoever still tries must have got its share.
+Clients do what Kafka's do: join, sync, heartbeat, and start over when they are told so. Around them members die,
+leave, come back and change their mind, rounds are held back and fail, the broker crashes, operators interfere. After
+every step what the shard says must be what a new shard reads from the log; in the end, whoever still tries must have
+got its share.
 """
 
 from hypothesis import given, settings

@@ -94,7 +94,7 @@ CLIENTS: Mapping[str, Client] = {
         _python("python_member", "aiokafka"),
         cannot={
             "list_offset": "its administration has no ListOffsets",
-            "tiers": "see list_offset",
+            "tiers": "it cannot list_offset at all",
             "incremental settings": "it has AlterConfigs only",
             "log_sizes": "it has no DescribeLogDirs",
             "producers": "it has no DescribeProducers",
@@ -116,7 +116,7 @@ CLIENTS: Mapping[str, Client] = {
             "empty": "its Reader does not tell empty from absent",
             "append time": "its Reader shows the producer's time",
             "list_offset": "its ListOffsets knows the ends and times only",
-            "tiers": "see list_offset",
+            "tiers": "its ListOffsets knows the ends and times only",
             "delete_records": "it has no DeleteRecords",
             "log_sizes": "it has no DescribeLogDirs",
             "producers": "it has no DescribeProducers",

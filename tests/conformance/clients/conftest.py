@@ -10,6 +10,7 @@ import pytest
 
 from tests.conformance.clients.adapters import CLIENTS, FEATURES
 from tests.conformance.clients.face import Membership
+from tests.conformance.clients.kafka_python_adapter import kafka
 from tests.conformance.clients.members import Members
 from tests.peers.gate import skip_without_peer
 
@@ -36,10 +37,20 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("client_name", [pytest.param(name, marks=marks[name]) for name in able])
 
 
+@pytest.fixture(scope="session")
+def judge(apache_kafka):
+    """Apache Kafka, with a group coordinator: it makes none before it is asked for one."""
+    with contextlib.closing(
+        kafka.KafkaConsumer(bootstrap_servers=apache_kafka.bootstrap_servers, group_id="first")
+    ) as first:
+        first.committed(kafka.TopicPartition("none", 0))
+    return apache_kafka
+
+
 @pytest.fixture
 def bootstrap_servers(request, broker_name):
     """Where the broker of this case is."""
-    fixture = {"exactlog": "exactlog_broker", "apache-kafka": "apache_kafka"}[broker_name]
+    fixture = {"exactlog": "exactlog_broker", "apache-kafka": "judge"}[broker_name]
     return request.getfixturevalue(fixture).bootstrap_servers
 
 

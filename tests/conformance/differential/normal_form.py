@@ -75,12 +75,18 @@ class Normaliser:
         self._own = own
         self._epoch = epoch
         self._prefix = re.compile(re.escape(prefix) + "[0-9]+-")
+        self._prefix_text = prefix
+        self._own_name = self._prefix
         self._symbols = {}
         self._asked_about = set()
 
-    def forget(self):
-        """Numbers what brokers make up from 1 again."""
+    def begin(self, part):
+        """Begins a part: what brokers make up is numbered from 1 again, what other parts have made is foreign.
+
+        The first part makes what all of them are about.
+        """
         self._symbols = {value: symbol for value, symbol in self._symbols.items() if "~" in symbol}
+        self._own_name = re.compile(f"{re.escape(self._prefix_text)}(1|{part})-")
 
     def name_id(self, value, symbol):
         """Gives an id its symbol before it appears."""
@@ -118,7 +124,7 @@ class Normaliser:
 
     def _is_foreign(self, item):
         name = next((getattr(item, field) for field in NAME_FIELDS if hasattr(item, field)), None)
-        return bool(name and FOREIGN.match(name)) and name not in self._asked_about and not self._prefix.match(name)
+        return bool(name and FOREIGN.match(name)) and name not in self._asked_about and not self._own_name.match(name)
 
     def _array(self, items):
         """Elements with a name, by name; a second one of a name by its number."""

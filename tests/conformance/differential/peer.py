@@ -79,6 +79,7 @@ class Broker:
             self.epoch = wait_for_leaders(client, [topic.name])[topic.name]
             for key_type in (0, 1):
                 wait_for_coordinator(client, key_type)
+            wait_for_producer_ids(client)
 
 
 class Peer:
@@ -152,7 +153,7 @@ class Peer:
         """Begins a part of the scenario, with names of its own."""
         self.part = part
         self._parts += 1
-        self._normaliser.forget()
+        self._normaliser.begin(self._parts)
 
     def take_down(self, label, form):
         """Adds to what is compared."""
@@ -242,8 +243,6 @@ class Peer:
         """The id of a new producer."""
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         answer = self.quietly(request, 4)
-        while answer.error_code == COORDINATOR_LOAD_IN_PROGRESS:  # the first of a broker
-            answer = self.quietly(request, 4)
         assert answer.error_code == NO_ERROR, answer
         self._normaliser.tree(answer)
         return answer.producer_id
@@ -389,3 +388,11 @@ def wait_for_coordinator(client, key_type):
         if client.ask(FindCoordinatorRequest(key="first", key_type=key_type), 1).error_code == NO_ERROR:
             return
     raise AssertionError(f"no coordinator of type {key_type}")
+
+
+def wait_for_producer_ids(client):
+    """Waits until there are producer ids: Kafka gets its first block of them when it is first asked."""
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    deadline = time.monotonic() + LEADER_WAIT_SECONDS
+    while client.ask(request, 4).error_code == COORDINATOR_LOAD_IN_PROGRESS:
+        assert time.monotonic() < deadline, "no producer ids"

@@ -39,6 +39,8 @@ from exactlog.core.model.errors import (
         (OffsetOutOfRangeError("t", oldest=1), 3),
         (KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS), 4),
         (KafkaError(ErrorCode.PRODUCER_FENCED), 4),
+        (KafkaError(ErrorCode.NON_EMPTY_GROUP), 4),
+        (KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL), 4),
         (VersionConflictError("x"), 4),
         (PayloadDiffersError("x"), 4),
         (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 5),
@@ -47,6 +49,7 @@ from exactlog.core.model.errors import (
         (DamageError("x"), 7),
         (DecodeError("x"), 7),
         (PartlyDoneError("x", UnavailableError("y")), 8),
+        (PartlyDoneError("x", KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)), 8),
         (DirectoryLockedError("d"), 9),
     ],
 )

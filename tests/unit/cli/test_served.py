@@ -145,6 +145,43 @@ def test_a_reader_that_has_enough_ends_consuming_quietly(start):
     assert err == ""
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_member_that_is_told_to_stop_commits_what_it_printed_and_leaves(start, number):
+    _, ready = start("--in-memory")
+    broker = ("-b", ready["bootstrap_servers"])
+    run(*broker, "produce", "orders", stdin="a\nb\n")
+    with subprocess.Popen(
+        [*EXACTLOG, *broker, "consume", "orders", "-g", "readers", "-f"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as member:
+        assert [json.loads(member.stdout.readline())["value"] for _ in range(2)] == ["a", "b"]
+        member.send_signal(number)
+        out, err = member.communicate(timeout=PATIENCE_S)
+    assert (member.returncode, out, err.strip()) == (130, "", "")
+    described = json.loads(run(*broker, "group", "describe", "readers").stdout)
+    assert (described["state"], described["lag"]) == ("Empty", 0)
+
+
+def test_a_member_whose_reader_has_gone_leaves_and_commits_nothing_that_nobody_got(start):
+    _, ready = start("--in-memory")
+    broker = ("-b", ready["bootstrap_servers"])
+    run(*broker, "produce", "orders", stdin="x\n" * 20_000)
+    with subprocess.Popen(
+        [*EXACTLOG, *broker, "consume", "orders", "-g", "readers"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as member:
+        member.stdout.readline()
+        member.stdout.close()
+        assert (member.stderr.read(), member.wait(timeout=PATIENCE_S)) == ("", 0)
+    described = json.loads(run(*broker, "group", "describe", "readers").stdout)
+    assert (described["state"], described["offsets"]) == ("Empty", [])
+
+
 def test_the_environment_configures_a_broker_and_a_wrong_variable_is_named(start, monkeypatch, tmp_path):
     monkeypatch.setenv("EXACTLOG_FLUSH_MODE", "none")
     _, ready = start("--in-memory")

@@ -17,7 +17,14 @@ def test_a_created_topic_is_listed_and_described(run, name):
     described = run("topic", "describe", name).value
     assert described["topic_id"] == created["topic_id"]
     assert [partition["partition"] for partition in described["partitions"]] == [0, 1, 2]
-    assert {"name": "retention.ms", "value": "60000", "is_default": False} in described["configs"]
+    configs = {config["name"]: config for config in described["configs"]}
+    assert configs["retention.ms"] == {
+        "name": "retention.ms",
+        "value": "60000",
+        "source": "dynamic_topic_config",
+        "is_default": False,
+    }
+    assert configs["cleanup.policy"]["source"] == "default_config"
 
 
 def test_the_broker_decides_how_many_partitions_when_nobody_says(run, name):
@@ -41,7 +48,7 @@ def test_people_see_tables(run, name):
     assert listed[0].split() == ["TOPIC", "PARTITIONS", "TOPIC", "ID", "INTERNAL"]
     assert any(line.startswith(name) for line in listed)
     assert "END OFFSET" in described
-    assert "segment.bytes  1024" in described
+    assert "segment.bytes  1024   dynamic_topic_config" in described
     assert "retention.ms" not in described
 
 
@@ -75,6 +82,54 @@ def test_a_setting_that_is_not_known_is_refused_with_the_nearest(run, name):
 
 def test_a_setting_must_be_an_assignment(run, name):
     assert run("topic", "create", name, "-c", "retention.ms").code == 2
+
+
+def test_a_topic_grows_and_is_set_anew_and_what_was_set_is_taken_back(run, name):
+    run("topic", "create", name, "-c", "segment.bytes=1024")
+
+    altered = run("topic", "alter", name, "-p", 3, "-c", "retention.ms=60000", "-c", "segment.bytes=").value
+
+    assert (altered["topic"], altered["partitions"]) == (name, 3)
+    assert altered["configs"]["retention.ms"] == "60000"
+    assert altered["configs"]["segment.bytes"] != "1024"
+    described = run("topic", "describe", name).value
+    assert len(described["partitions"]) == 3
+    assert [config["name"] for config in described["configs"] if not config["is_default"]] == ["retention.ms"]
+
+
+@pytest.mark.parametrize("options", [["-p", 3], ["-c", "retention.ms=60000"]])
+def test_one_thing_of_a_topic_can_be_altered_alone(run, name, options):
+    run("topic", "create", name)
+
+    assert run("topic", "alter", name, *options).code == 0
+
+
+def test_to_alter_nothing_is_wrong_usage(run, exactlog_topic):
+    assert run("topic", "alter", exactlog_topic).code == 2
+
+
+def test_a_topic_does_not_shrink(run, name):
+    run("topic", "create", name, "-p", 3)
+
+    ran = run("topic", "alter", name, "-p", 2)
+
+    assert (ran.code, ran.error["kafka_error"]) == (1, 37)
+
+
+def test_a_topic_that_is_not_there_is_not_altered(run, name):
+    assert run("topic", "alter", name, "-p", 2).code == 3
+    assert run("topic", "alter", name, "-c", "retention.ms=1").code == 3
+
+
+def test_what_of_a_topic_was_altered_before_something_failed_is_told(run, name):
+    run("topic", "create", name)
+
+    ran = run("topic", "alter", name, "-p", 2, "-c", "retention.msec=1")
+
+    assert (ran.code, ran.error["code"]) == (8, "partly-done")
+    assert ran.error["message"].startswith(f"topic {name} has 2 partitions now, then: ")
+    assert len(run("topic", "describe", name).value["partitions"]) == 2
+    assert run("topic", "alter", name, "-c", "retention.msec=1").code == 1
 
 
 def test_a_deleted_topic_is_gone(run, exactlog_topic):

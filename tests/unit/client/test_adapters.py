@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import exactlog.client
-from exactlog.client.adapters import ClientUrlError, _bootstrap_addresses, connect
+from exactlog.client.adapters import ClientUrlError, bootstrap_addresses, connect
 from exactlog.client.wire.addresses import Address
 
 
@@ -20,7 +20,7 @@ from exactlog.client.wire.addresses import Address
     ],
 )
 def test_a_kafka_url_names_brokers(url, addresses):
-    assert list(_bootstrap_addresses(url)) == [Address(*address) for address in addresses]
+    assert list(bootstrap_addresses(url)) == [Address(*address) for address in addresses]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from exactlog.client.adapters import connect
@@ -16,6 +17,7 @@ from exactlog.client.ports import (
     ConfigSource,
     IsolationLevel,
     ListedOffset,
+    LogDirectory,
     TopicListing,
 )
 from exactlog.core.codec.wire_types import Versions
@@ -23,6 +25,7 @@ from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DecodeError, KafkaError, NotFoundError, UnavailableError, UnsupportedError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.protocol.api_keys import ApiKey
+from exactlog.core.protocol.messages.create_partitions import CreatePartitionsRequest
 from exactlog.core.protocol.messages.create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
@@ -30,6 +33,11 @@ from exactlog.core.protocol.messages.create_topics import (
 )
 from exactlog.core.protocol.messages.delete_records import DeleteRecordsRequest
 from exactlog.core.protocol.messages.delete_topics import DeleteTopicsRequest
+from exactlog.core.protocol.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 from exactlog.core.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from exactlog.core.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from tests.unit.client.toy_broker import SETTINGS, HangUpError, ToyCluster, running
@@ -155,6 +163,79 @@ async def test_settings_are_told_from_defaults_in_every_version(highest):
     async with running(cluster) as client:
         described = await client.describe_topic("orders")
     assert [config.is_default for config in described.configs] == [False, True]
+
+
+async def test_a_source_that_nobody_knows_yet_is_unknown():
+    cluster = ToyCluster()
+    cluster.add_topic("orders")
+    config = DescribeConfigsResourceResult(name="new.key", config_source=99)
+    result = DescribeConfigsResult(resource_name="orders", configs=(config,))
+    cluster.scripts[ApiKey.DESCRIBE_CONFIGS].append(lambda *_: DescribeConfigsResponse(results=(result,)))
+    async with running(cluster) as client:
+        described = await client.describe_topic("orders")
+    assert [config.source for config in described.configs] == [ConfigSource.UNKNOWN]
+
+
+async def test_settings_are_set_and_taken_back():
+    cluster = ToyCluster()
+    topic = cluster.add_topic("orders")
+    topic.configs = {"retention.ms": "1", "segment.ms": "2"}
+    async with running(cluster) as client:
+        await client.alter_topic_configs("orders", {"retention.ms": "3", "segment.ms": None})
+        assert topic.configs == {"retention.ms": "3"}
+        with pytest.raises(NotFoundError):
+            await client.alter_topic_configs("others", {"retention.ms": "3"})
+
+
+async def test_a_topic_grows_and_can_be_used_at_once():
+    cluster = ToyCluster(broker_count=2)
+    cluster.controller_id = 2
+    cluster.add_topic("orders")
+    cluster.scripts[ApiKey.METADATA].extend([cluster.answer_metadata] * 2)
+    async with running(cluster) as client:
+        assert (await client.create_partitions("orders", 3)).partition_count == 3
+        assert (await client.list_offsets({TopicPartition("orders", 2): LATEST}))[
+            TopicPartition("orders", 2)
+        ].offset == 0
+        with pytest.raises(KafkaError, match="let topic orders have 2 partitions: INVALID_PARTITIONS"):
+            await client.create_partitions("orders", 2)
+        with pytest.raises(NotFoundError):
+            await client.create_partitions("others", 2)
+    assert cluster.brokers[0].requests_of(CreatePartitionsRequest) == []
+
+
+async def test_growing_ends_when_the_broker_that_is_asked_knows_of_it():
+    def as_before(broker, request, version):
+        answer = cluster.answer_metadata(broker, request, version)
+        (topic,) = answer.topics
+        return msgspec.structs.replace(
+            answer, topics=(msgspec.structs.replace(topic, partitions=topic.partitions[-1:]),)
+        )
+
+    cluster = ToyCluster()
+    cluster.add_topic("orders")
+    async with running(cluster) as client:
+        await client.describe_cluster()
+        cluster.scripts[ApiKey.METADATA].extend([as_before, as_before])
+        assert (await client.create_partitions("orders", 2)).partition_count == 2
+
+
+async def test_log_directories_are_told_for_every_broker():
+    cluster = ToyCluster(broker_count=2)
+    fill = cluster.add_topic("orders").logs[0]
+    fill.batches += b"12345"
+    place = TopicPartition("orders", 0)
+    async with running(cluster) as client:
+        assert await client.describe_log_dirs() == (
+            LogDirectory(1, "/1", 100, 50, {place: 5}),
+            LogDirectory(2, "/2", 100, 50, {place: 5}),
+        )
+
+
+async def test_an_old_broker_does_not_tell_how_large_its_disk_is():
+    cluster = ToyCluster(versions={ApiKey.DESCRIBE_LOG_DIRS: Versions(0, 3)})
+    async with running(cluster) as client:
+        assert await client.describe_log_dirs() == (LogDirectory(1, "/1", None, None, {}),)
 
 
 async def test_a_broker_without_describe_configs_still_describes_topics():

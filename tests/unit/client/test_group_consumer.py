@@ -13,7 +13,6 @@ from exactlog.core.model.ids import TopicPartition
 from exactlog.core.protocol.api_keys import ApiKey
 from exactlog.core.protocol.consumer_protocol_format import decode_assignment, encode_assignment, encode_subscription
 from exactlog.core.protocol.messages.find_coordinator import FindCoordinatorRequest
-from exactlog.core.protocol.messages.heartbeat import HeartbeatRequest
 from exactlog.core.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponseMember
 from exactlog.core.protocol.messages.leave_group import LeaveGroupRequest
 from exactlog.core.protocol.messages.offset_commit import OffsetCommitRequest
@@ -166,8 +165,7 @@ async def test_what_is_done_is_committed_now_and_then():
         for _ in range(6):
             await anext(records)
         reading = asyncio.create_task(anext(records))
-        while cluster.group.committed != ENDS:
-            await asyncio.sleep(0)
+        await cluster.until(lambda: cluster.group.committed == ENDS)
         assert of_kind(cluster, LeaveGroupRequest) == []
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
@@ -178,12 +176,12 @@ async def test_what_is_done_is_committed_now_and_then():
 
 async def test_a_rebalance_commits_what_is_done_and_goes_on_with_the_new_assignment():
     cluster = cluster_with()
-    cluster.fail_next(ApiKey.HEARTBEAT, ErrorCode.REBALANCE_IN_PROGRESS)
     cluster.group.assignment = encode_assignment(PLACES[:1])
     async with running(cluster) as client, client.join_group("g", "orders", settings=EAGER) as member:
         records = member.records()
         values = [(await anext(records)).record.value for _ in range(3)]
         cluster.group.assignment = encode_assignment(PLACES[1:])
+        cluster.fail_next(ApiKey.HEARTBEAT, ErrorCode.REBALANCE_IN_PROGRESS)
         values += [(await anext(records)).record.value for _ in range(3)]
     assert values == [b"00", b"01", b"02", b"10", b"11", b"12"]
     joins_and_commits = of_kind(cluster, JoinGroupRequest, OffsetCommitRequest)
@@ -198,13 +196,11 @@ async def test_a_rebalance_commits_what_is_done_and_goes_on_with_the_new_assignm
 
 async def test_a_member_that_was_forgotten_commits_nothing_and_joins_as_a_new_one():
     cluster = cluster_with()
-    cluster.fail_next(ApiKey.HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID)
     async with running(cluster) as client, client.join_group("g", "orders", settings=EAGER) as member:
         records = member.records()
         await anext(records)
-        while len(of_kind(cluster, HeartbeatRequest)) < 1:
-            await asyncio.sleep(0)
-        for _ in range(6):
+        cluster.fail_next(ApiKey.HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID)
+        while len(of_kind(cluster, JoinGroupRequest)) < 4:
             await anext(records)
     member_ids = [request.member_id for request in of_kind(cluster, JoinGroupRequest)]
     assert member_ids == ["", "member-0", "", "member-1"]
@@ -236,8 +232,7 @@ async def test_a_member_without_partitions_waits_for_the_next_rebalance():
     cluster.group.assignment = b""
     async with running(cluster) as client, client.join_group("g", "orders", settings=EAGER) as member:
         reading = asyncio.create_task(anext(member.records()))
-        while not of_kind(cluster, SyncGroupRequest):
-            await asyncio.sleep(0)
+        await cluster.until(lambda: of_kind(cluster, SyncGroupRequest))
         cluster.group.assignment = encode_assignment(PLACES[:1])
         assert (await reading).record.value == b"00"
 
@@ -346,15 +341,14 @@ async def test_a_heartbeat_that_is_refused_for_good_ends_the_reading_where_joini
         cluster.fail_next(ApiKey.HEARTBEAT, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         cluster.fail_next(ApiKey.JOIN_GROUP, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         with pytest.raises(KafkaError, match="GROUP_AUTHORIZATION_FAILED"):
-            while True:
-                await anext(records)
+            assert [found async for found in records]
 
 
 async def test_no_coordinator_at_all_ends_at_the_deadline():
     cluster = cluster_with()
     cluster.fail_next(ApiKey.JOIN_GROUP, *[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 10_000)
     async with running(cluster, ClientSettings(deadline_ms=50, backoff_ms=1, backoff_ms_max=1)) as client:
-        with pytest.raises(UnavailableError, match="join group g: gave up after 50 ms: .*LOAD_IN_PROGRESS") as error:
+        with pytest.raises(UnavailableError, match=r"join group g: gave up after 50 ms: .*LOAD_IN_PROGRESS") as error:
             await read(client)
     assert error.value.kafka_error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

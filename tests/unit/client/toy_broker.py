@@ -20,6 +20,7 @@ from exactlog.core.model.metrics import Registry
 from exactlog.core.protocol.api_keys import APIS, ApiKey
 from exactlog.core.protocol.headers import decode_request_header, encode_response_header, response_header_version
 from exactlog.core.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
+from exactlog.core.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from exactlog.core.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from exactlog.core.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -32,11 +33,21 @@ from exactlog.core.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
+from exactlog.core.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from exactlog.core.protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
+)
+from exactlog.core.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsResponse,
 )
 from exactlog.core.protocol.messages.init_producer_id import InitProducerIdResponse
 from exactlog.core.protocol.messages.list_offsets import (
@@ -296,6 +307,42 @@ class ToyCluster:
                 ),
             )
         )
+
+    def answer_incremental_alter_configs(self, broker, request, version):
+        (asked,) = request.resources
+        topic = self.topics.get(asked.resource_name)
+        for config in asked.configs if topic else ():
+            topic.configs.pop(config.name, None)
+            if config.config_operation == 0:
+                topic.configs[config.name] = config.value
+        error_code = 0 if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        response = AlterConfigsResourceResponse(error_code=error_code, resource_name=asked.resource_name)
+        return IncrementalAlterConfigsResponse(responses=(response,))
+
+    def answer_create_partitions(self, broker, request, version):
+        (asked,) = request.topics
+        topic = self.topics.get(asked.name)
+        error_code = 0 if topic else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic and asked.count <= len(topic.logs):
+            error_code = ErrorCode.INVALID_PARTITIONS
+        elif topic:
+            topic.logs += [ToyLog(1) for _ in range(asked.count - len(topic.logs))]
+        return CreatePartitionsResponse(results=(CreatePartitionsTopicResult(name=asked.name, error_code=error_code),))
+
+    def answer_describe_log_dirs(self, broker, request, version):
+        assert request.topics is None
+        topics = tuple(
+            DescribeLogDirsTopic(
+                name=name,
+                partitions=tuple(
+                    DescribeLogDirsPartition(partition_index=index, partition_size=len(log.batches))
+                    for index, log in enumerate(topic.logs)
+                ),
+            )
+            for name, topic in self.topics.items()
+        )
+        result = DescribeLogDirsResult(log_dir=f"/{broker.id}", topics=topics, total_bytes=100, usable_bytes=50)
+        return DescribeLogDirsResponse(results=(result,))
 
     def answer_list_offsets(self, broker, request, version):
         return ListOffsetsResponse(

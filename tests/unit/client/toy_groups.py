@@ -1,6 +1,8 @@
 """A toy cluster that coordinates groups: one member joins at a time, and others are only named."""
 
+import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from exactlog.core.model.error_code import ErrorCode
@@ -58,12 +60,20 @@ class GroupCluster(ToyCluster):
         super().__init__(**options)
         self.group = ToyGroup()
         self.coordinator_id = 1
+        self._was_asked = asyncio.Event()
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Waits for something that comes with a request to the coordinator."""
+        while not is_so():
+            self._was_asked.clear()
+            await self._was_asked.wait()
 
     def fail_next(self, key: ApiKey, *codes: int) -> None:
         """The next answers to that API carry these codes."""
         self.group.errors.setdefault(key, deque()).extend(codes)
 
     def _error(self, broker, key: ApiKey) -> int:
+        self._was_asked.set()
         if broker.id != self.coordinator_id:
             return ErrorCode.NOT_COORDINATOR
         codes = self.group.errors.get(key)

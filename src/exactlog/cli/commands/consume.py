@@ -11,7 +11,7 @@ from exactlog.cli.client import run_with_client
 from exactlog.cli.completion_names import complete_groups, complete_topics
 from exactlog.cli.errors import InvalidUsageError, NotAvailableError
 from exactlog.cli.offsets import ends_of, find_places, resolve
-from exactlog.cli.output import RowPrinter, flush_output
+from exactlog.cli.output import OutputClosed, RowPrinter, flush_output
 from exactlog.cli.positions import Position, parse_position
 from exactlog.cli.records import record_printer, record_row
 from exactlog.cli.settings import Command, Settings
@@ -118,6 +118,13 @@ async def consume_in_group(client: Client, group_id: str, extent: Extent, printe
     places = await find_places(client, extent.topic, ())
     starts, ends = await find_bounds(client, extent, places)
     is_bounded = not extent.is_followed or extent.end is not None
+    is_output_closed = False
+
+    def flush_all() -> None:
+        if is_output_closed:  # what was written last is lost, and a further flush would not say so
+            raise OutputClosed
+        flush_output()
+
     async with client.join_group(
         group_id,
         extent.topic,
@@ -125,9 +132,13 @@ async def consume_in_group(client: Client, group_id: str, extent: Extent, printe
         ends=ends if is_bounded else None,
         isolation=extent.isolation,
         include_control=extent.has_control,
-        before_commit=flush_output,
+        before_commit=flush_all,
     ) as member:
-        await print_records(member.records(), extent, printer)
+        try:
+            await print_records(member.records(), extent, printer)
+        except OutputClosed:
+            is_output_closed = True
+            raise
         member.done()
 
 

@@ -200,7 +200,7 @@ async def _check_is_empty(client: Client, group_id: str) -> None:
     if described.state != EMPTY:
         raise KafkaError(
             ErrorCode.NON_EMPTY_GROUP,
-            f"group {group_id} has {len(described.members)} members and is {described.state}: "
+            f"group {group_id} is {described.state}, it has members: "
             "they would go on where they are, and commit over what is set here",
             hint=f"Stop its members; `exactlog group describe {group_id}` shows them. "
             "One that has died is forgotten when its session times out.",

@@ -134,4 +134,4 @@ class WireGroupConsumer:
         if await self._membership.commit(done):
             self._committed |= done
         else:
-            _log.warning("others of the group have taken over %s; some records may come again", min(done))
+            _log.warning("%s: too late to commit, the group goes on without us; some records may come again", min(done))

@@ -155,3 +155,14 @@ def test_one_that_comes_back_after_its_session_is_a_new_member():
     again = group.join(member_id=leader, instance_id="a")
 
     assert back.outcome.generation_id == again.outcome.generation_id == 2
+
+
+def test_a_static_leader_that_does_not_join_again_stays_and_leads_no_more():
+    group, (leader, follower) = static_group("a", "b", session_timeout_ms=60_000)
+    again = group.join(
+        member_id=follower, instance_id="b", session_timeout_ms=60_000, protocols=(("range", b"changed"),)
+    )
+    group.advance(REBALANCE_MS)
+
+    assert again.outcome.leader == follower
+    assert {member_id for member_id, _, _ in again.outcome.members} == {leader, follower}

@@ -1,5 +1,8 @@
 """Subscriptions and assignments, byte by byte."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,20 +17,19 @@ from exactlog.core.protocol.consumer_protocol_format import (
     encode_subscription,
 )
 
+PAGE = Path(__file__).parents[4] / "docs" / "formats" / "consumer_protocol_format.md"
 ORDERS = bytes.fromhex("00000001 0006 6f7264657273")
 NO_USER_DATA = bytes.fromhex("ffffffff")
 topics = st.lists(st.text(max_size=9), max_size=4).map(tuple)
 places = st.lists(st.builds(TopicPartition, st.text(max_size=9), st.integers(0, 2**31 - 1)), max_size=9, unique=True)
 
 
-def test_a_subscription_is_written_in_version_1():
-    assert encode_subscription(["orders"]) == b"\0\1" + ORDERS + NO_USER_DATA + b"\0\0\0\0"
+def test_what_is_written_is_the_example_of_the_page():
+    (example,) = re.findall(r"^```text\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    subscription, assignment = map(bytes.fromhex, example.splitlines())
 
-
-def test_an_assignment_is_written_in_version_1():
-    shown = bytes.fromhex("0001 00000001 0006 6f7264657273 00000002 00000000 00000002 ffffffff")
-
-    assert encode_assignment([TopicPartition("orders", 0), TopicPartition("orders", 2)]) == shown
+    assert encode_subscription(["orders"]) == subscription
+    assert encode_assignment([TopicPartition("orders", 0), TopicPartition("orders", 2)]) == assignment
 
 
 @pytest.mark.parametrize(
