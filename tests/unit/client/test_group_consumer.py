@@ -194,6 +194,36 @@ async def test_a_rebalance_commits_what_is_done_and_goes_on_with_the_new_assignm
     assert cluster.group.committed == {PLACES[0]: 3, PLACES[1]: 2}
 
 
+async def test_a_rebalance_ends_the_reading_of_what_was_fetched_already():
+    cluster = cluster_with()
+    cluster.group.assignment = encode_assignment(PLACES[:1])
+    async with running(cluster) as client, client.join_group("g", "orders", ends=ENDS, settings=EAGER) as member:
+        records = member.records()
+        await anext(records)
+        beats = len(of_kind(cluster, HeartbeatRequest))
+        cluster.group.assignment = encode_assignment(PLACES[1:])
+        cluster.fail_next(ApiKey.HEARTBEAT, ErrorCode.REBALANCE_IN_PROGRESS)
+        await cluster.until(lambda: len(of_kind(cluster, HeartbeatRequest)) > beats + 2)
+        assert [found.record.value async for found in records] == [b"10", b"11", b"12"]
+        member.done()
+    assert cluster.group.committed == {PLACES[0]: 1, PLACES[1]: 3}
+
+
+async def test_what_came_last_of_a_partition_that_is_no_longer_ours_is_not_ours_to_commit():
+    cluster = cluster_with()
+    cluster.group.assignment = encode_assignment(PLACES[:1])
+    async with running(cluster) as client, client.join_group("g", "orders", ends=ENDS, settings=EAGER) as member:
+        records = member.records()
+        await anext(records)
+        cluster.group.assignment = b""
+        cluster.fail_next(ApiKey.HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID)
+        await cluster.until(lambda: not cluster.group.errors[ApiKey.HEARTBEAT])
+        while [found async for found in records]:
+            """Until it has noticed."""
+        member.done()
+    assert set(cluster.group.committed) <= {PLACES[0]}
+
+
 async def test_a_member_that_was_forgotten_commits_nothing_and_joins_as_a_new_one():
     cluster = cluster_with()
     async with running(cluster) as client, client.join_group("g", "orders", settings=EAGER) as member:

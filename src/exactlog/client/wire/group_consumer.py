@@ -65,9 +65,8 @@ class WireGroupConsumer:
 
     def done(self) -> None:
         """See `GroupConsumer`."""
-        if self._last is not None and self._reading is not None:
-            place, offset = self._last.place, self._last.record.offset
-            self._reading.positions[place] = max(self._reading.positions[place], Offset(offset + 1))
+        if self._last is not None:
+            self._move_behind(self._last)
 
     # -----------------------------------------------------------------------------------------------------------
 
@@ -116,13 +115,19 @@ class WireGroupConsumer:
                     self._last = found
                     yield found
                     if is_stale.is_set():
-                        reading.positions[place] = max(reading.positions[place], Offset(found.record.offset + 1))
+                        self._move_behind(found)
                         return
             if now() >= commit_at:
                 await self._commit()
                 commit_at = now() + self._commit_interval_s
         if self._ends is None:
             await is_stale.wait()
+
+    def _move_behind(self, found: ConsumedRecord) -> None:
+        """The record is done, if its partition is still ours."""
+        positions = {} if self._reading is None else self._reading.positions
+        if found.place in positions:
+            positions[found.place] = max(positions[found.place], Offset(found.record.offset + 1))
 
     async def _commit(self) -> None:
         """Commit what is done and was not committed yet."""

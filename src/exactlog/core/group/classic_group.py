@@ -16,7 +16,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from exactlog.core.group.consumer_protocol import PROTOCOL_TYPE, decode_subscribed_topics
 from exactlog.core.group.group_metadata_format import GroupMetadata
 from exactlog.core.group.group_record import GroupMetadataRecord
 from exactlog.core.group.member import Member, restored_member
@@ -24,6 +23,7 @@ from exactlog.core.group.requests import GroupDescription, JoinAnswer
 from exactlog.core.model.decisions import Waiter
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DecodeError, InvariantError
+from exactlog.core.protocol.consumer_protocol_format import PROTOCOL_TYPE, decode_subscribed_topics
 
 _GENERATION_MAX: Final = 2**31 - 1
 _FIRST_GENERATION: Final = 1

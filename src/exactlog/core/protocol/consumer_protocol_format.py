@@ -98,6 +98,17 @@ def decode_subscription(metadata: bytes) -> Subscription:
     return Subscription(message.topics, None if version < 1 else _flatten(message.owned_partitions))
 
 
+def decode_subscribed_topics(metadata: bytes) -> frozenset[str]:
+    """The topics that the metadata of a member names, of whatever version: all that a coordinator looks at.
+
+    Raises:
+        DecodeError: these are not the bytes of a subscription.
+    """
+    if len(metadata) < _VERSION.size or _VERSION.unpack_from(metadata)[0] < 0:
+        raise DecodeError(f"no subscription of the consumer protocol: {metadata[: _VERSION.size].hex() or 'no bytes'}")
+    return frozenset(decode(_SubscriptionMessage, 0, metadata, _VERSION.size).topics)
+
+
 def encode_assignment(places: Iterable[TopicPartition]) -> bytes:
     """What a leader gives a member: these partitions."""
     by_topic: defaultdict[str, list[int]] = defaultdict(list)

@@ -3,11 +3,11 @@
 import pytest
 
 from exactlog.core.group.classic_group import ClassicGroup
-from exactlog.core.group.consumer_protocol import decode_subscribed_topics
 from exactlog.core.group.group_metadata_format import GroupMetadata, GroupMetadataMember
 from exactlog.core.group.member import Member
 from exactlog.core.group.requests import Client
 from exactlog.core.model.errors import DecodeError, InvariantError
+from exactlog.core.protocol.consumer_protocol_format import decode_subscribed_topics
 
 
 def member(*protocol_names):
