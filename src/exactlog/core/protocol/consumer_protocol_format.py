@@ -45,6 +45,15 @@ class _PartitionsOfTopic(Structure):
     partitions: tuple[Int32, ...] = ()
 
 
+class _SubscriptionBeginning(Message):
+    """What every version of a subscription begins with."""
+
+    versions = "0"
+    flexible = "none"
+
+    topics: tuple[String, ...] = ()
+
+
 class _SubscriptionMessage(Message):
     """What stands behind the version of a subscription."""
 
@@ -106,7 +115,7 @@ def decode_subscribed_topics(metadata: bytes) -> frozenset[str]:
     """
     if len(metadata) < _VERSION.size or _VERSION.unpack_from(metadata)[0] < 0:
         raise DecodeError(f"no subscription of the consumer protocol: {metadata[: _VERSION.size].hex() or 'no bytes'}")
-    return frozenset(decode(_SubscriptionMessage, 0, metadata, _VERSION.size).topics)
+    return frozenset(decode(_SubscriptionBeginning, 0, metadata, _VERSION.size).topics)
 
 
 def encode_assignment(places: Iterable[TopicPartition]) -> bytes:
