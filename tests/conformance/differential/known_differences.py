@@ -146,9 +146,6 @@ REST = (
     _known("ApiVersions", OWN_FEATURE, "*", "*/supported_features/exactlog.append", theirs="missing", versions="3+"),
     _known("FindCoordinator", WORDS, "*", "*/coordinators/*/error_message", theirs="", ours="<text>", versions="4+"),
     _known("JoinGroup", CRASH, "protocols twice", "1.JoinGroup", theirs="no answer", versions="0-3"),
-    _known(
-        "FindCoordinator", EMPTY_ID, "coordinators of every type", "2.FindCoordinator/coordinators/*", versions="4+"
-    ),
     _known("InitProducerId", NOT_BUILT_TRANSACTIONAL_ID, "transactional_id *", "1.InitProducerId/*"),
 )
 
