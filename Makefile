@@ -29,7 +29,7 @@ demo: $(VENV)/.run ## 336,776 real flights through a broker that is killed half-
 ##@ Prove
 .PHONY: test
 test: static ## everything, sampled; under 40 minutes on two cores
-	$(PYTEST) -n $(JOBS) --dist loadgroup $(ARGS)
+	$(PYTEST) -n $(JOBS) $(ARGS)
 
 .PHONY: test-fast
 test-fast: static ## unit, property and architecture tests, static checks; under 3 minutes
@@ -37,7 +37,7 @@ test-fast: static ## unit, property and architecture tests, static checks; under
 
 .PHONY: test-long
 test-long: static ## the full matrices, with many more examples a property
-	$(PYTEST) -n $(JOBS) --dist loadgroup --long $(ARGS)
+	$(PYTEST) -n $(JOBS) --long $(ARGS)
 
 .PHONY: check
 check: static ## format, lint, types, import contracts, coverage floors

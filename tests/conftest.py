@@ -3,9 +3,11 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.peers import PROJECT
 from tests.peers.apache_kafka import ApacheKafka, kafka_jars
@@ -13,6 +15,19 @@ from tests.peers.gate import in_ci, skip_without_peer
 from tests.peers.go_programs import build_go_program
 
 LONG_TIMEOUT_SECONDS = 3_600  # thousands of examples in place of fifty
+NEED_APACHE_KAFKA = (
+    "tests/conformance/differential/",
+    "tests/conformance/protocol/test_delete_records.py::test_apache_kafka",
+    "tests/peers/test_apache_kafka.py",
+    "tests/peers/test_go_programs.py",
+    "tests/unit/client/test_real_brokers.py",
+    "tests/unit/client/test_real_groups.py",
+)
+"""The tests that start it. They are all for one worker, so that a run starts one."""
+
+ONE_BY_ONE = ("tests/conformance/records/test_apache_kafka.py",)
+"""Files whose tests share something that is expensive to start."""
+
 PEER_TIMEOUT_SECONDS = 900  # a first run downloads and builds what the peer needs
 
 # A busy machine is no failure: no deadlines, no complaint about slow generation.
@@ -31,7 +46,21 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Tests go to whichever worker is free, but those that need one Apache Kafka to the one that started it."""
+    return OnePeerScheduling(config, log)
+
+
+class OnePeerScheduling(LoadScopeScheduling):
+    """As `--dist loadgroup`, by path: what a worker knows of a test besides is not told to the others."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(NEED_APACHE_KAFKA):
+            return "apache kafka"
+        return next((place for place in ONE_BY_ONE if nodeid.startswith(place)), nodeid)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     is_long = config.getoption("--long")
     for item in items:
@@ -41,8 +70,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_SECONDS), append=False)
         elif item.get_closest_marker("peer") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(PEER_TIMEOUT_SECONDS))
-        if "apache_kafka" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("apache_kafka"))  # one worker, so one broker for the whole run
+        if "apache_kafka" in getattr(item, "fixturenames", ()) and not is_long:
+            assert item.nodeid.startswith(NEED_APACHE_KAFKA), f"{item.nodeid} would start an Apache Kafka of its own"
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from tests.conformance.clients.kafka_python_adapter import kafka
 from tests.conformance.clients.members import Members
 from tests.peers.gate import skip_without_peer
 
-BROKER_MARKS = {"exactlog": (), "apache-kafka": (pytest.mark.peer, pytest.mark.xdist_group("apache_kafka"))}
+BROKER_MARKS = {"exactlog": (), "apache-kafka": (pytest.mark.peer,)}
 
 
 def pytest_configure(config):

@@ -17,7 +17,7 @@ from exactlog.core.record.record_format import decode_records
 from tests.peers.apache_kafka import kafka_jars
 from tests.peers.gate import skip_without_peer
 
-pytestmark = [pytest.mark.peer, pytest.mark.xdist_group("kafka_records")]  # one process for all of them
+pytestmark = pytest.mark.peer
 
 FIRST_MS = 1_700_000_000_000
 RECORDS = [
