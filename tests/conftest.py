@@ -16,7 +16,6 @@ from tests.peers.go_programs import build_go_program
 
 LONG_TIMEOUT_SECONDS = 3_600  # thousands of examples in place of fifty
 NEED_APACHE_KAFKA = (
-    "tests/conformance/differential/",
     "tests/conformance/protocol/test_delete_records.py::test_apache_kafka",
     "tests/peers/test_apache_kafka.py",
     "tests/peers/test_go_programs.py",
@@ -25,8 +24,8 @@ NEED_APACHE_KAFKA = (
 )
 """The tests that start it. They are all for one worker, so that a run starts one."""
 
-ONE_BY_ONE = ("tests/conformance/records/test_apache_kafka.py",)
-"""Files whose tests share something that is expensive to start."""
+ONE_BY_ONE = ("tests/conformance/differential/test_apache", "tests/conformance/records/test_apache_kafka.py")
+"""Files whose tests share something that is expensive to start: one of their own, or only the code of Apache Kafka."""
 
 PEER_TIMEOUT_SECONDS = 900  # a first run downloads and builds what the peer needs
 

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from demo.served_broker import ServedBroker
+from exactlog.core.model.topic_name import CONSUMER_OFFSETS
 from exactlog.testing.faults import points
 from tests.support.idempotent_load import PATIENCE_S, IdempotentLoad, consume, read_directory
 
@@ -176,12 +177,13 @@ def broker_in(directory, *, port, flush_mode="commit", segment_bytes=SEGMENT_BYT
 
 def check_topics(broker, data_dir, *, among):
     """Each of some topics is there with all its partitions, or not at all: for clients and on disk."""
-    topics = AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=PATIENCE_S).topics
+    listed = AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=PATIENCE_S).topics
+    topics = {name: topic for name, topic in listed.items() if name != CONSUMER_OFFSETS}
     assert topics.keys() <= among
     for topic in topics.values():
         assert topic.error is None
         assert sorted(topic.partitions) == list(range(PARTITIONS))
-    on_disk = {path.name for path in data_dir.glob("topic=*")}
+    on_disk = {path.name for path in data_dir.glob("topic=*") if CONSUMER_OFFSETS not in path.name}
     assert on_disk == {f"topic={topic}-part={number}" for topic in topics for number in range(PARTITIONS)}
     assert list((data_dir / ".creating").iterdir()) == []
 

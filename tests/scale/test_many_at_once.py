@@ -52,7 +52,7 @@ class Served:
 
     @property
     def descriptors(self):
-        return len(os.listdir(self.folder / "fd"))
+        return sum(1 for _ in (self.folder / "fd").iterdir())
 
     def wait_for_descriptors(self, least):
         give_up_at = time.monotonic() + 30

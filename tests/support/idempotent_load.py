@@ -5,6 +5,7 @@ from collections import defaultdict
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from exactlog.core.model.topic_name import CONSUMER_OFFSETS
 from exactlog.storage.table_reader import find_tables, open_table
 
 PATIENCE_S = 60
@@ -140,8 +141,9 @@ def consume(address, topic, *, partitions):
 
 
 def read_directory(data_dir):
-    """The same from the directory of a broker that was stopped and that has one topic."""
+    """The same from the directory of a broker that was stopped and that has one topic of its users."""
+    paths = [path for path in find_tables(data_dir) if CONSUMER_OFFSETS not in str(path)]
     return {
         number: [(record.offset, record.value) for record in open_table(path).read()]
-        for number, path in enumerate(find_tables(data_dir))
+        for number, path in enumerate(paths)
     }

@@ -9,7 +9,7 @@ from exactlog.broker.coordinator.groups import Runner
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.codec.message_schema import Message
 from exactlog.core.group.shard import GroupShard
-from exactlog.core.model.decisions import Decision, Waiter
+from exactlog.core.model.decisions import Answer, Decision, Waiter
 from exactlog.core.model.error_code import ErrorCode
 
 Later: TypeAlias = Coroutine[None, None, None] | None
@@ -46,7 +46,7 @@ def ask(group_id: str, context: RequestContext, decide: Decide, waiter: Waiter) 
     runner = context.broker.groups.find(group_id)
     if runner is None:
         return _ask_when_loaded(group_id, context, decide, waiter)
-    runner.decide(lambda shard, now_ms: decide(shard, waiter, now_ms))
+    runner.decide(lambda shard, now_ms: decide(shard, waiter, now_ms), asker=waiter)
     return None
 
 
@@ -55,7 +55,7 @@ async def _ask_when_loaded(group_id: str, context: RequestContext, decide: Decid
     if isinstance(runner, ErrorCode):
         waiter.fail(runner)
     else:
-        runner.decide(lambda shard, now_ms: decide(shard, waiter, now_ms))
+        runner.decide(lambda shard, now_ms: decide(shard, waiter, now_ms), asker=waiter)
 
 
 class Slot:
@@ -96,8 +96,13 @@ class Gathering:
             self._context.finish(lambda: self._context.answer(self._respond(self._outcomes)))
 
 
+def tell_decided(runner: Runner, look: Callable[[GroupShard], Struct], waiter: Waiter) -> None:
+    """Answers with what is decided by now, once that is committed."""
+    runner.decide(lambda shard, _: Decision(answers=(Answer(waiter, look(shard)),)), asker=waiter)
+
+
 def read_when_committed(runner: Runner, read: Callable[[GroupShard], Struct], waiter: Waiter) -> None:
-    """Reads once everything that is decided by now is committed, so that a reader sees what was before it."""
+    """Reads what is committed once all that is decided by now is, so that a reader sees what was before it."""
 
     def look(error: ErrorCode) -> None:
         if error is ErrorCode.NONE:

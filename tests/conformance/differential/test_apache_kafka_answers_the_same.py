@@ -16,6 +16,8 @@ from tests.conformance.differential.peer import Broker, NotServedError
 from tests.conformance.differential.scenarios import planned
 from tests.conformance.differential.valid import VALID
 from tests.peers import PROJECT
+from tests.peers.apache_kafka import ApacheKafka, kafka_jars
+from tests.peers.gate import skip_without_peer
 
 NEED_TRANSACTIONS = {
     ApiKey.ADD_PARTITIONS_TO_TXN,
@@ -32,8 +34,12 @@ SHOWN_MAX = 60
 
 
 @pytest.fixture(scope="module")
-def comparison(apache_kafka, tmp_path_factory):
-    with Exactlog(config={"data.dir": str(tmp_path_factory.mktemp("differential"))}) as exactlog:
+def comparison(tmp_path_factory):
+    """Two brokers that nobody else has ever asked: what is in the one is in the other."""
+    with skip_without_peer():
+        kafka_jars()
+    directory = tmp_path_factory.mktemp("differential")
+    with ApacheKafka() as apache_kafka, Exactlog(config={"data.dir": str(directory)}) as exactlog:
         yield Comparison(
             ours=Broker("exactlog", exactlog.port),
             theirs=Broker("Apache Kafka", apache_kafka.port),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from exactlog.broker.asking import Gathering, Later, read_when_committed
+from exactlog.broker.asking import Gathering, Later, tell_decided
 from exactlog.broker.coordinator.groups import Runner
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.codec.message_schema import Message
@@ -72,7 +72,7 @@ def _read(runner: Runner | ErrorCode | None, group_id: str, waiter: Waiter, cont
     elif isinstance(runner, ErrorCode):
         waiter.fail(runner)
     else:
-        read_when_committed(runner, lambda shard: _Found(shard.describe(group_id)), waiter)
+        tell_decided(runner, lambda shard: _Found(shard.describe(group_id)), waiter)
     return True
 
 

@@ -128,7 +128,7 @@ def _all_topics(
 ) -> tuple[OffsetFetchResponseTopics, ...]:
     by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {}
     for key, offset in offsets.items():
-        if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, key.topic):
+        if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, key.topic) and not _is_of_another(key, offset, context):
             by_topic.setdefault(key.topic, []).append(_partition(key.partition, offset, ErrorCode.NONE))
     topics = []
     for name, partitions in by_topic.items():
@@ -170,9 +170,13 @@ def _find(
 ) -> CommittedOffset:
     """What is committed for a partition; what was committed in a deleted topic of that name does not count."""
     found = offsets.get(key, _NOTHING)
+    return _NOTHING if error_code is not ErrorCode.NONE or _is_of_another(key, found, context) else found
+
+
+def _is_of_another(key: TopicPartition, offset: CommittedOffset, context: RequestContext) -> bool:
+    """Whether it was committed in a deleted topic, and there is a new one of that name."""
     topic = context.broker.topics.by_name(key.topic)
-    is_of_another = topic is not None and found.topic_id not in (ZERO_UUID, topic.topic_id)
-    return _NOTHING if error_code is not ErrorCode.NONE or is_of_another else found
+    return topic is not None and offset.topic_id not in (ZERO_UUID, topic.topic_id)
 
 
 def _partition(index: int, offset: CommittedOffset, error_code: ErrorCode) -> OffsetFetchResponsePartitions:

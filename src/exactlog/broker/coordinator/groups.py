@@ -135,7 +135,7 @@ class GroupCoordinator:
     async def _load(self, index: int) -> Runner | ErrorCode:
         broken = self._runners.pop(index, None)
         if broken is not None:
-            broken.resign()
+            self._dismiss(broken)
         await self._topics.open(CONSUMER_OFFSETS, index)
         partition = self._topics.partition(CONSUMER_OFFSETS, index)
         if not isinstance(partition, PartitionLog) or partition.failure is not None:
@@ -179,7 +179,7 @@ class GroupCoordinator:
         """Offsets in a topic go with it; also those of groups that nobody has asked for since the start."""
         if topic.name == CONSUMER_OFFSETS:
             for runner in self._runners.values():
-                runner.resign()
+                self._dismiss(runner)
             self._runners.clear()
             return
         task = asyncio.ensure_future(self._drop_offsets(topic.name, topic.topic_id))
@@ -206,8 +206,11 @@ class GroupCoordinator:
         """This broker coordinates nothing any more: everybody who waits is sent away."""
         self._is_resigned = True
         for runner in self._runners.values():
-            self._timers.cancel((_EXPIRY, runner))
-            runner.resign()
+            self._dismiss(runner)
+
+    def _dismiss(self, runner: Runner) -> None:
+        self._timers.cancel((_EXPIRY, runner))
+        runner.resign()
 
     def _count_groups(self) -> int:
         return sum(len(runner.machine.groups()) for runner in self._runners.values())

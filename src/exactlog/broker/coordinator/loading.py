@@ -17,6 +17,8 @@ _READ_BYTES: Final = 1024 * 1024
 async def load_shard(partition: PartitionLog, machine: Machine, *, is_wanted: Callable[[], bool]) -> int:
     """Restores a machine from its partition, a megabyte at a time so that others get their turn.
 
+    What is on its way into the log, as by a shard that was given up a moment ago, belongs to it: its round is awaited.
+
     Returns:
         how many bytes of log were read.
 
@@ -24,6 +26,7 @@ async def load_shard(partition: PartitionLog, machine: Machine, *, is_wanted: Ca
         DecodeError: a record is not in any known schema.
         OSError: the partition cannot be read.
     """
+    await _until_settled(partition)
     offset: int = partition.log_start_offset
     end_offset, size_bytes = partition.high_watermark, 0
     while offset < end_offset and is_wanted():
@@ -41,6 +44,13 @@ async def load_shard(partition: PartitionLog, machine: Machine, *, is_wanted: Ca
         offset = next_offset
         await asyncio.sleep(0)
     return size_bytes
+
+
+async def _until_settled(partition: PartitionLog) -> None:
+    """Waits until all that is decided of a partition by now is committed, or has failed."""
+    settled = asyncio.Event()
+    partition.when_committed(lambda _: settled.set())
+    await settled.wait()
 
 
 def _restore(machine: Machine, batches: Buffer, position: int, *, from_offset: int) -> None:

@@ -20,7 +20,7 @@ from msgspec import Struct
 from exactlog.broker.coordinator.machine import AnyMachine
 from exactlog.broker.timers import Timers
 from exactlog.core.model.clock import Clock
-from exactlog.core.model.decisions import Answer, CoordinatorRecord, Decision, SetTimer
+from exactlog.core.model.decisions import NOTHING, Answer, CoordinatorRecord, Decision, SetTimer, Waiter
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import EncodeError
 from exactlog.core.model.ids import TimestampMs
@@ -82,13 +82,24 @@ class ShardRunner(Generic[AnyMachine]):
 
     # --- deciding -----------------------------------------------------------------------------------------------
 
-    def decide(self, work: Callable[[AnyMachine, int], Decision]) -> None:
-        """Lets the rules decide something now, and does it. Rules that break stop this shard, and no other."""
+    def decide(self, work: Callable[[AnyMachine, int], Decision], *, asker: Waiter | None = None) -> None:
+        """Lets the rules decide something now, and does it. Rules that break stop this shard, and no other.
+
+        Args:
+            asker: whose request it is; it is sent away where nothing can be decided any more.
+        """
+        unanswered = [] if asker is None else [asker]
+        if self._is_resigned:
+            _send_away(unanswered)
+            return
+        decision = NOTHING
         try:
-            self.carry_out(work(self.machine, self._clock.now_ms()))
+            decision = work(self.machine, self._clock.now_ms())
+            self.carry_out(decision)
         except Exception:  # nobody else is hurt, and whoever waits here is sent away
             _logger.critical("%s: the coordinator stops", self._partition.topic_partition, exc_info=True)
-            self.resign()
+            unanswered += [answer.waiter for answer in decision.answers]
+            self.resign(unanswered)
 
     def carry_out(self, decision: Decision) -> None:
         """Does what was decided just now; nothing else may have happened since."""
@@ -119,7 +130,9 @@ class ShardRunner(Generic[AnyMachine]):
 
     def when_committed(self, callback: Callable[[ErrorCode], None]) -> None:
         """Calls back when all that is decided by now is committed (NONE) or never will be; at once when it is."""
-        if self._committed == self._decided:
+        if self._is_resigned:
+            callback(ErrorCode.NOT_COORDINATOR)
+        elif self._committed == self._decided:
             callback(ErrorCode.NONE)
         else:
             self._waiting.append((self._decided, callback))
@@ -191,7 +204,7 @@ class ShardRunner(Generic[AnyMachine]):
         waiting, self._waiting = self._waiting, deque()
         for _, callback in waiting:
             callback(ErrorCode.NOT_COORDINATOR)
-        self.carry_out(self.machine.reset(now_ms=self._clock.now_ms()))
+        self.decide(lambda machine, now_ms: machine.reset(now_ms=now_ms))
 
     def _rewrite(self, start: int) -> None:
         """Writes all that is live at the end of the log, which is `start`, and lets go of what stands before."""
@@ -211,8 +224,12 @@ class ShardRunner(Generic[AnyMachine]):
 
     # --- the end ------------------------------------------------------------------------------------------------
 
-    def resign(self) -> None:
-        """Lets everybody go who waits here, to ask again elsewhere or later; nothing is decided any more."""
+    def resign(self, also: Iterable[Waiter] = ()) -> None:
+        """Lets everybody go who waits here, to ask again elsewhere or later; nothing is decided any more.
+
+        Args:
+            also: who waits, and neither the machine nor an answer that was decided knows of it.
+        """
         if self._is_resigned:
             return
         self._is_resigned = True
@@ -222,8 +239,12 @@ class ShardRunner(Generic[AnyMachine]):
         waiting, self._waiting = self._waiting, deque()
         for _, callback in waiting:
             callback(ErrorCode.NOT_COORDINATOR)
-        for waiter in self.machine.resign():
-            waiter.fail(ErrorCode.NOT_COORDINATOR)
+        _send_away((*self.machine.resign(), *also))
+
+
+def _send_away(waiters: Iterable[Waiter]) -> None:
+    for waiter in dict.fromkeys(waiters):  # each once
+        waiter.fail(ErrorCode.NOT_COORDINATOR)
 
 
 def _give(answer: Answer, error: ErrorCode) -> None:

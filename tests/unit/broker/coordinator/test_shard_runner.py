@@ -143,7 +143,7 @@ class Shard:
 
     def ask(self, work):
         waiter = Waiter()
-        self.runner.decide(lambda machine, _: work(machine, waiter))
+        self.runner.decide(lambda machine, _: work(machine, waiter), asker=waiter)
         return waiter
 
     def put(self, name, number):
@@ -267,6 +267,71 @@ async def test_rules_that_break_stop_their_shard_and_send_everybody_away(shard):
     shard.runner.decide(break_down)
     assert parked.told == [ErrorCode.NOT_COORDINATOR]
     assert not shard.runner.is_usable
+
+
+async def test_who_asks_when_rules_break_is_sent_away_too(shard):
+    def break_down(machine, waiter):
+        machine.park("p", waiter, 100)  # it is told once, although the rules know of it already
+        raise AssertionError("on purpose")
+
+    assert shard.ask(break_down).told == [ErrorCode.NOT_COORDINATOR]
+
+
+async def test_a_record_that_cannot_be_taken_in_stops_the_shard_and_nobody_is_left_waiting(shard):
+    bystander = Waiter()
+
+    def put(machine, waiter):
+        answers = (Answer(waiter, Outcome(1)), Answer(bystander, Outcome(1)))
+        return Decision(records=(Put("a", 1),), answers=answers)
+
+    def refuse(record):
+        raise AssertionError("on purpose")
+
+    shard.machine.replay = refuse
+    assert shard.ask(put).told == bystander.told == [ErrorCode.NOT_COORDINATOR]
+    assert not shard.runner.is_usable
+
+
+async def test_who_asks_a_shard_that_was_given_up_meanwhile_is_sent_away(shard):
+    shard.put("a", 1)
+    shard.runner.resign()
+    put, parked, read = shard.put("b", 1), shard.park("p"), []
+    shard.runner.when_committed(read.append)
+    assert put.told == parked.told == read == [ErrorCode.NOT_COORDINATOR]
+    shard.clock.time_ms += 1_000
+    shard.timers.look()
+    assert parked.told == [ErrorCode.NOT_COORDINATOR], "no timer was set"
+
+
+async def test_a_reset_that_breaks_stops_the_shard_alone_and_the_rest_is_told(shard):
+    def refuse(*, now_ms):
+        raise AssertionError("on purpose")
+
+    shard.machine.reset = refuse
+    lost, parked = shard.put("a", 1), shard.park("p")
+    told = []
+    taken = shard.rounds.take()
+    shard.partition.when_committed(told.append)
+    shard.rounds.finish(taken, [StorageRefused("no space left", 0)])
+    assert lost.told == parked.told == [ErrorCode.NOT_COORDINATOR]
+    assert told == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert shard.partition.failure is None
+
+
+async def test_a_load_finds_what_a_shard_that_was_given_up_still_had_on_its_way(shard):
+    put = shard.put("a", 1)
+    taken = shard.rounds.take()
+    shard.runner.resign()
+    assert put.told == [ErrorCode.NOT_COORDINATOR], "what came of it was not known"
+
+    machine = Numbers()
+    loading = asyncio.ensure_future(load_shard(shard.partition, machine, is_wanted=lambda: True))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not loading.done()
+    shard.rounds.finish(taken)
+    await loading
+    assert machine.head == machine.committed == {"a": 1}
 
 
 async def test_a_load_finds_what_was_committed(directory, shard):
