@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
@@ -96,5 +97,8 @@ class AsyncBroker:
             try:
                 return await asyncio.shield(working)
             except asyncio.CancelledError:
-                await asyncio.gather(working, return_exceptions=True)
+                while not working.done():  # however often it is cancelled: the next call must not begin before
+                    with suppress(asyncio.CancelledError):
+                        await asyncio.wait([working])
+                working.exception()  # nobody is left to be told
                 raise

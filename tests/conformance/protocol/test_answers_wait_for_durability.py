@@ -5,6 +5,13 @@ import itertools
 import pytest
 
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.protocol.messages.describe_groups import DescribeGroupsRequest
+from exactlog.core.protocol.messages.list_groups import ListGroupsRequest
+from exactlog.core.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from tests.support.faulty_broker import FaultyBroker
 from tests.support.raw_client import (
     BY_NAME,
@@ -15,6 +22,7 @@ from tests.support.raw_client import (
     produce_request,
     sequenced,
 )
+from tests.support.raw_groups import commit
 from tests.support.watching import RequestCount
 
 _producer_ids = itertools.count(1)
@@ -127,3 +135,51 @@ def test_a_waiting_fetch_is_woken_by_the_sync_not_by_the_append(shared):
     (of_topic,) = reader.receive().responses
     assert offsets_and_values(of_topic.partitions[0].records) == [(0, b"v")]
     assert produced(writer) == (ErrorCode.NONE, 0)
+
+
+def commit_request(topic, group_id):
+    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    asked = OffsetCommitRequestTopic(name=topic.name, partitions=(part,))
+    return OffsetCommitRequest(group_id=group_id, topics=(asked,)), 9
+
+
+def test_a_group_is_not_shown_before_it_is_synced(shared):
+    writer, lister, describer = shared.connect(), shared.connect(), shared.connect()
+    topic = topic_in_use(writer)
+    assert commit(writer, "before", topic, 1) is ErrorCode.NONE
+    counts = {api: RequestCount(shared.broker, api) for api in ("OffsetCommit", "ListGroups", "DescribeGroups")}
+
+    with shared.files.syncs_held():
+        writer.send(*commit_request(topic, "durable-later"))
+        shared.files.wait_for_sync()
+        counts["OffsetCommit"].wait_for(1)
+        lister.send(ListGroupsRequest(), 5)
+        describer.send(DescribeGroupsRequest(groups=("durable-later",)), 6)
+        counts["ListGroups"].wait_for(1)
+        counts["DescribeGroups"].wait_for(1)
+        assert not lister.has_answer()
+        assert not describer.has_answer()
+
+    assert "durable-later" in {group.group_id for group in lister.receive().groups}
+    assert describer.receive().groups[0].error_code == ErrorCode.NONE
+    writer.receive()
+
+
+def test_who_asks_for_a_group_is_not_told_what_was_decided_after_that_and_is_not_durable_yet(shared):
+    first, later, describer = shared.connect(), shared.connect(), shared.connect()
+    topic = topic_in_use(first)
+    assert commit(first, "before", topic, 1) is ErrorCode.NONE
+    commit_count = RequestCount(shared.broker, "OffsetCommit")
+    describe_count = RequestCount(shared.broker, "DescribeGroups")
+
+    with shared.files.syncs_held():
+        first.send(*commit_request(topic, "before"))
+        shared.files.wait_for_sync()
+        describer.send(DescribeGroupsRequest(groups=("decided-later",)), 6)
+        describe_count.wait_for(1)
+        later.send(*commit_request(topic, "decided-later"))
+        commit_count.wait_for(2)
+
+    assert describer.receive().groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    first.receive()
+    later.receive()

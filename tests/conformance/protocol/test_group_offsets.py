@@ -168,6 +168,19 @@ def test_the_offsets_in_a_deleted_topic_are_gone_and_those_in_a_new_one_of_its_n
     assert fetch_all_offsets(raw, group_id) == {(other.name, 0): 6}
 
 
+def test_offsets_of_a_deleted_topic_that_a_crash_left_behind_count_nowhere(broker, raw, group_id, monkeypatch):
+    topic, other = raw.create_topic(), raw.create_topic()
+    commit(raw, group_id, topic, 5)
+    commit(raw, group_id, other, 6)
+    monkeypatch.setattr(broker._node.services.topics, "_on_deleted", [])  # as if it had crashed before
+    raw.ask(DeleteTopicsRequest(topics=(DeleteTopicState(name=topic.name),), timeout_ms=10_000), 6)
+    again = raw.create_topic(topic.name)
+    assert fetch_offset(raw, group_id, again).committed_offset == -1
+    assert fetch_all_offsets(raw, group_id) == {(other.name, 0): 6}
+    assert commit(raw, group_id, again, 7) is ErrorCode.NONE
+    assert fetch_all_offsets(raw, group_id) == {(topic.name, 0): 7, (other.name, 0): 6}
+
+
 # --- lasting ---------------------------------------------------------------------------------------------------
 
 

@@ -114,3 +114,22 @@ async def test_one_that_is_cancelled_while_it_starts_is_stopped_again():
     with pytest.raises(asyncio.CancelledError):
         await using
     assert node.done == ["start", "stop"]
+
+
+async def test_what_was_begun_is_finished_before_anything_else_begins_however_often_it_is_cancelled():
+    node = SlowNode()
+    broker = AsyncBroker(make_node=lambda *_: node)
+    starting = asyncio.create_task(broker.start())
+    await asyncio.to_thread(node.begun.wait)
+    for _ in range(3):
+        starting.cancel()
+        for _ in range(5):  # turns of the loop in which it could end
+            await asyncio.sleep(0)
+    is_left_alone = starting.done()
+    node.may_go_on.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    await broker.stop()
+    assert not is_left_alone
+    assert node.done == ["start", "stop"]

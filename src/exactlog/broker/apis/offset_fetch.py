@@ -128,7 +128,8 @@ def _all_topics(
 ) -> tuple[OffsetFetchResponseTopics, ...]:
     by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {}
     for key, offset in offsets.items():
-        if context.allows(Operation.DESCRIBE, ResourceType.TOPIC, key.topic) and not _is_of_another(key, offset, context):
+        may_see = context.allows(Operation.DESCRIBE, ResourceType.TOPIC, key.topic)
+        if may_see and not _is_of_another(key, offset, context):
             by_topic.setdefault(key.topic, []).append(_partition(key.partition, offset, ErrorCode.NONE))
     topics = []
     for name, partitions in by_topic.items():

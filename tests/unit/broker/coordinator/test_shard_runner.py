@@ -15,6 +15,7 @@ from exactlog.core.model.errors import EncodeError
 from exactlog.core.record.batch_format import iter_headers
 from exactlog.storage.round import StorageRefused
 from tests.support.partitions import DataDirectory
+from tests.support.rounds_by_hand import RoundsByHand
 
 
 class Put(Struct, frozen=True):
@@ -102,34 +103,9 @@ class Numbers:
         return [Put(name, number) for name, number in self.head.items()]
 
 
-class Rounds:
-    """Rounds by hand."""
-
-    def __init__(self, directory):
-        self.directory = directory
-        self.gathering = []
-
-    def before_next_round(self, gather):
-        self.gathering.append(gather)
-
-    def take(self):
-        gathering, self.gathering = self.gathering, []
-        for gather in gathering:
-            gather()
-        return self.directory.take_round()
-
-    def run(self):
-        taken = self.take()
-        self.finish(taken)
-        return len(taken)
-
-    def finish(self, taken, outcomes=None):
-        self.directory.complete_round(taken, outcomes or self.directory.engine.commit([write for _, write in taken]))
-
-
 class Shard:
     def __init__(self, directory, partition):
-        self.rounds = Rounds(directory)
+        self.rounds = RoundsByHand(directory)
         self.machine = Numbers()
         self.clock = directory.clock
         self.timers = Timers(asyncio.get_running_loop(), self.clock)
@@ -269,9 +245,11 @@ async def test_rules_that_break_stop_their_shard_and_send_everybody_away(shard):
     assert not shard.runner.is_usable
 
 
-async def test_who_asks_when_rules_break_is_sent_away_too(shard):
+@pytest.mark.parametrize("is_parked", [False, True])
+async def test_who_asks_when_rules_break_is_sent_away_once(shard, is_parked):
     def break_down(machine, waiter):
-        machine.park("p", waiter, 100)  # it is told once, although the rules know of it already
+        if is_parked:
+            machine.park("p", waiter, 100)
         raise AssertionError("on purpose")
 
     assert shard.ask(break_down).told == [ErrorCode.NOT_COORDINATOR]
