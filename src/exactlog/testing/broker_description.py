@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from exactlog.broker.services import BrokerServices
 from exactlog.broker.topic_registry import NotOpenYet, Stopped, Topic, UnknownTopicOrPartition
-from exactlog.core.group.requests import GroupDescription
+from exactlog.core.group.requests import GroupOverview
 from exactlog.core.group.shard import GroupShard
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.storage.partition_log import PartitionLog
@@ -53,8 +53,10 @@ def _topic(topic: Topic, services: BrokerServices) -> str:
     return f"  topic {topic.name}: {_some(shown, of=topic.partition_count)}"
 
 
-def _group(shard: GroupShard, group: GroupDescription) -> Iterator[str]:
-    members = ", ".join(member.client_id or member.member_id for member in group.members) or "no members"
+def _group(shard: GroupShard, group: GroupOverview) -> Iterator[str]:
+    described = shard.describe(group.group_id)
+    found = () if described is None else described.members
+    members = ", ".join(member.client_id or member.member_id for member in found) or "no members"
     yield f"  group {group.group_id}: {group.state}, {members}"
     offsets = shard.offsets(group.group_id)
     if offsets:

@@ -1,9 +1,7 @@
 """One owner for each data directory, handles that share it, readers beside it, and what happens when the disk fails."""
 
 import errno
-import gc
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -40,6 +38,7 @@ from exactlog.storage import fault_points
 from exactlog.storage.filesystem import OsFilesystem
 from exactlog.storage.table_reader import open_table
 from exactlog.testing import Broker, FailingFilesystem
+from tests.support.other_processes import opens_elsewhere
 from tests.support.partitions import ManualClock
 from tests.support.raw_client import RawClient, batch_of, offsets_and_values
 
@@ -67,12 +66,6 @@ def values(partition, *bounds, **options):
 
 def files_below(directory):
     return {entry: entry.read_bytes() if entry.is_file() else None for entry in directory.rglob("*")}
-
-
-def opens_elsewhere(path):
-    """Whether another process can open it for writing."""
-    code = "import sys; from exactlog.log import open_partition; open_partition(sys.argv[1]).close()"
-    return subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=False).returncode == 0
 
 
 # --- owners ------------------------------------------------------------------------------------------------------
@@ -150,82 +143,6 @@ def test_a_closed_handle_refuses_and_the_others_go_on(path):
             use()
     with second:
         assert second.append([b"c"]) == Committed(2, 2, 2)
-
-
-def in_a_fork(attempt):
-    """What becomes of it in a fork of this process: the name of its error. A fork that hangs is killed."""
-    receiver, sender = os.pipe()
-    child = os.fork()
-    if child == 0:
-        signal.alarm(20)
-        try:
-            attempt()
-        except Exception as error:  # noqa: BLE001  whatever it is, it is told
-            os.write(sender, type(error).__name__.encode())
-        os._exit(0)
-    os.close(sender)
-    with os.fdopen(receiver) as told:
-        name = told.read()
-    assert os.waitpid(child, 0)[1] == 0, "the fork was killed"
-    return name
-
-
-def test_a_fork_does_not_write_and_takes_nothing_along(path):
-    with open_partition(path) as mine:
-        for use in (
-            lambda: mine.append([b"of the fork"]),
-            lambda: mine.append_transactional([b"of the fork"]).commit(),
-            lambda: list(mine.read()),
-            mine.current_version,
-            mine.maybe_checkpoint,
-            lambda: mine.delete_records_before(0),
-        ):
-            assert in_a_fork(use) == "PartitionClosedError"
-        assert in_a_fork(lambda: open_partition(path)) == "DirectoryLockedError"
-        assert in_a_fork(lambda: open_partition(path, read_only=True).current_version()) == ""
-        assert mine.append([b"a"]) == Committed(1, 0, 0)
-
-
-@pytest.fixture
-def only_ours_is_collected():
-    """What tests before this one have left, clients with threads among it, is nothing that a fork can clear away."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.mark.usefixtures("only_ours_is_collected")
-def test_a_fork_that_closes_its_copy_does_not_unlock_its_parents(path):
-    handles = [open_partition(path)]
-
-    def let_go():
-        handles.pop().close()
-        gc.collect()
-
-    assert in_a_fork(let_go) == ""
-    assert not opens_elsewhere(path)
-    handles.pop().close()
-
-
-def test_a_fork_in_the_middle_of_an_append_of_another_thread_refuses_too(path):
-    arrived, go_on = threading.Event(), threading.Event()
-
-    def wait_there():
-        arrived.set()
-        go_on.wait(30)
-
-    with open_partition(path) as mine:
-        thread = threading.Thread(target=lambda: mine.append([b"a"]))
-        fault_points.arm("storage.publish.before_link", wait_there)
-        thread.start()
-        try:
-            assert arrived.wait(30)
-            assert in_a_fork(lambda: mine.append([b"of the fork"])) == "PartitionClosedError"
-        finally:
-            go_on.set()
-            thread.join()
-        assert values(mine) == [b"a"]
 
 
 @pytest.mark.parametrize("name", ["orders", "topic=orders", "topic=-part=0", "topic=a/b-part=0x"])

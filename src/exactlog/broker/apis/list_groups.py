@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from exactlog.broker.asking import Gathering, tell_decided
 from exactlog.broker.request_context import RequestContext
-from exactlog.core.group.requests import GroupDescription
+from exactlog.core.group.requests import GroupOverview
 from exactlog.core.model.authorization import CLUSTER_NAME, Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -22,7 +22,7 @@ CLASSIC = "classic"
 class _Found(Struct, frozen=True):
     """The groups of one shard."""
 
-    groups: Sequence[GroupDescription]
+    groups: Sequence[GroupOverview]
 
 
 async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse | None:

@@ -213,7 +213,7 @@ class GroupCoordinator:
         runner.resign()
 
     def _count_groups(self) -> int:
-        return sum(len(runner.machine.groups()) for runner in self._runners.values())
+        return sum(runner.machine.group_count for runner in self._runners.values())
 
 
 def _offsets_topic_config(config: BrokerConfig) -> TopicConfig:

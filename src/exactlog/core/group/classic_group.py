@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from exactlog.core.group.group_metadata_format import GroupMetadata
 from exactlog.core.group.group_record import GroupMetadataRecord
 from exactlog.core.group.member import Member, restored_member
-from exactlog.core.group.requests import GroupDescription, JoinAnswer
+from exactlog.core.group.requests import GroupDescription, GroupOverview, JoinAnswer
 from exactlog.core.model.decisions import Waiter
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DecodeError, InvariantError
@@ -59,6 +59,7 @@ class ClassicGroup:
         unsynced: those of this generation that have not asked for their assignment.
         initial_wait_left_ms: by how much the first rebalance of an empty group can still be put off; None in any other.
         has_more_members: whether somebody has joined since it was last put off.
+        size_bytes: how much its members say of themselves.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -78,6 +79,7 @@ class ClassicGroup:
         self.unsynced: set[str] = set()
         self.initial_wait_left_ms: int | None = None
         self.has_more_members = False
+        self.size_bytes = 0
         self._support: Counter[str] = Counter()
 
     # --- members ------------------------------------------------------------------------------------------------
@@ -172,9 +174,11 @@ class ClassicGroup:
         return self._support[protocol_name] == len(self.members)
 
     def _count(self, member: Member) -> None:
+        self.size_bytes += member.size_bytes
         self._support.update(member.protocol_names)
 
     def _discount(self, member: Member) -> None:
+        self.size_bytes -= member.size_bytes
         for name in member.protocol_names:
             self._support[name] -= 1
             if not self._support[name]:
@@ -233,6 +237,7 @@ class ClassicGroup:
         self.static_members = {}
         self.newcomers = set()
         self._support = Counter()
+        self.size_bytes = 0
         self.leader_id = metadata.leader
         for persisted in metadata.members:
             protocol_name = metadata.protocol or ""
@@ -265,6 +270,10 @@ class ClassicGroup:
             member_id=member_id,
             members=members,
         )
+
+    def overview(self) -> GroupOverview:
+        """The group as it stands in a list."""
+        return GroupOverview(self.group_id, self.state, self.protocol_type or "")
 
     def describe(self) -> GroupDescription:
         """The group as others see it: what was agreed on, only while it holds."""

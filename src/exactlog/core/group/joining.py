@@ -12,13 +12,14 @@ from msgspec.structs import replace
 from exactlog.core.group.classic_group import ClassicGroup, GroupState
 from exactlog.core.group.draft import Draft
 from exactlog.core.group.limits import GroupLimits
-from exactlog.core.group.member import joined_member
+from exactlog.core.group.member import joined_member, own_bytes
 from exactlog.core.group.rebalancing import dismiss, go_on, restart_session
 from exactlog.core.group.requests import JoinAnswer, JoinRequest, SyncAnswer
 from exactlog.core.group.timer_keys import SessionTimer
 from exactlog.core.model.decisions import Waiter
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.limits import (
+    GROUP_METADATA_BYTES_MAX,
     MEMBER_ID_PREFIX_LENGTH_MAX,
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     PENDING_MEMBERS_PER_GROUP_MAX,
@@ -45,7 +46,7 @@ def join(
         draft.answer(waiter, JoinAnswer(error_code=refusal, member_id=request.member_id))
         return
     group = group or ClassicGroup(request.group_id)
-    if not _has_room(group, request.member_id, draft.limits.members_max):
+    if not _has_room(group, request, draft.limits.members_max):
         _turn_away(group, request.member_id, draft)
         draft.answer(waiter, JoinAnswer(error_code=ErrorCode.GROUP_MAX_SIZE_REACHED))
     elif not group.can_work_with(request.protocol_type, frozenset(name for name, _ in request.protocols)):
@@ -71,8 +72,13 @@ def _new_member_id(request: JoinRequest, new_id: Callable[[], str]) -> str:
     return f"{prefix[:MEMBER_ID_PREFIX_LENGTH_MAX]}-{new_id()}"
 
 
-def _has_room(group: ClassicGroup, member_id: str, members_max: int) -> bool:
+def _has_room(group: ClassicGroup, request: JoinRequest, members_max: int) -> bool:
     """Whether a member may join; in a group that is too large now, the last ones of a rebalance may not."""
+    member_id = request.member_id
+    known = group.members.get(member_id or group.static_members.get(request.group_instance_id or "", ""))
+    size_bytes = own_bytes(request.client, request.group_instance_id, request.protocols)
+    if group.size_bytes - (known.size_bytes if known is not None else 0) + size_bytes > GROUP_METADATA_BYTES_MAX:
+        return False
     match group.state:
         case GroupState.EMPTY:
             return True

@@ -28,6 +28,11 @@ class Member(Struct, frozen=True, kw_only=True):
         """The protocols it can work with."""
         return frozenset(name for name, _ in self.protocols)
 
+    @property
+    def size_bytes(self) -> int:
+        """How much of the group's bytes are its own; what it was assigned does not count."""
+        return own_bytes(self.client, self.group_instance_id, self.protocols)
+
     def metadata_for(self, protocol_name: str | None) -> bytes | None:
         """What it sent for a protocol; None where it cannot work with it."""
         return next((metadata for name, metadata in self.protocols if name == protocol_name), None)
@@ -66,6 +71,12 @@ class Member(Struct, frozen=True, kw_only=True):
             metadata=self.metadata_for(protocol_name) or b"",
             assignment=b"" if protocol_name is None else self.assignment,
         )
+
+
+def own_bytes(client: Client, group_instance_id: str | None, protocols: Protocols) -> int:
+    """How much a member says of itself, in bytes or characters."""
+    names = len(client.client_id) + len(client.host) + len(group_instance_id or "")
+    return names + sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def joined_member(member_id: str, request: JoinRequest) -> Member:

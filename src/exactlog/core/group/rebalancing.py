@@ -11,6 +11,7 @@ from exactlog.core.group.member import Member
 from exactlog.core.group.requests import JoinAnswer, SyncAnswer
 from exactlog.core.group.timer_keys import JoinTimer, SessionTimer, SyncTimer
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.limits import JOIN_AGAIN_WAIT_LEAST_MS
 
 
 def restart_session(group: ClassicGroup, member: Member, draft: Draft) -> None:
@@ -76,7 +77,7 @@ def complete_join(group: ClassicGroup, draft: Draft) -> None:
     elif group.elect_joined_leader():
         _enter_next_generation(group, draft)
     else:
-        draft.set_timer(JoinTimer(group.group_id), group.rebalance_timeout_ms)
+        draft.set_timer(JoinTimer(group.group_id), max(group.rebalance_timeout_ms, JOIN_AGAIN_WAIT_LEAST_MS))
 
 
 def sync_timed_out(group: ClassicGroup, draft: Draft) -> None:

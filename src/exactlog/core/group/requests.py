@@ -173,8 +173,16 @@ class MemberDescription(Struct, frozen=True, kw_only=True):
     assignment: bytes
 
 
+class GroupOverview(Struct, frozen=True):
+    """One group, as ListGroups shows it. `state` is Kafka's name of it: `Stable`, ..."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+
+
 class GroupDescription(Struct, frozen=True, kw_only=True):
-    """One group, as ListGroups and DescribeGroups show it. `state` is Kafka's name of it: `Stable`, ..."""
+    """One group, as DescribeGroups shows it."""
 
     group_id: str
     state: str

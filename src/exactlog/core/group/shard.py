@@ -37,6 +37,7 @@ from exactlog.core.group.requests import (
     DeleteOffsetsRequest,
     ErrorAnswer,
     GroupDescription,
+    GroupOverview,
     HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
@@ -170,9 +171,14 @@ class GroupShard:
         group = self._groups.get(group_id)
         return None if group is None else group.describe()
 
-    def groups(self) -> list[GroupDescription]:
+    def groups(self) -> list[GroupOverview]:
         """All groups by head."""
-        return [group.describe() for group in self._groups.values()]
+        return [group.overview() for group in self._groups.values()]
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are by head."""
+        return len(self._groups)
 
     def offsets(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
         """A group's offsets by committed; none for one that is not known."""

@@ -49,6 +49,10 @@ GROUP_MEMBERS_MAX: Final = 10_000  # Kafka has no bound; with so many a leader's
 PENDING_MEMBERS_PER_GROUP_MAX: Final = (
     10_000  # ids handed out and not used (KIP-394): about 150 bytes each, with a timer
 )
+GROUP_METADATA_BYTES_MAX: Final = (
+    16 * 1024 * 1024
+)  # what all members of a group say of themselves: the leader's answer and a record carry it; Kafka: a record of 1 MiB
+JOIN_AGAIN_WAIT_LEAST_MS: Final = 1_000  # static members that allow no time would be waited for in a circle
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = (
     300_000  # Kafka's: a join that waits for its first generation may be nobody's by now
 )

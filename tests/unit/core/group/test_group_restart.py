@@ -164,6 +164,7 @@ def test_the_live_records_are_all_that_is_needed():
 
     assert len(live) == 3
     assert restored.groups() == group.shard.groups()
+    assert restored.describe("g") == group.shard.describe("g")
     assert restored.offsets("g") == group.shard.offsets("g")
     assert list(restored.live_records()) == list(group.shard.live_records())
 

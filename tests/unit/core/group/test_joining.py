@@ -5,7 +5,11 @@ import pytest
 from exactlog.core.group.timer_keys import JoinTimer
 from exactlog.core.model.decisions import NOTHING
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.limits import MEMBER_ID_PREFIX_LENGTH_MAX, NEW_MEMBER_JOIN_TIMEOUT_MS
+from exactlog.core.model.limits import (
+    GROUP_METADATA_BYTES_MAX,
+    MEMBER_ID_PREFIX_LENGTH_MAX,
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+)
 from tests.support.group_runtime import RANGE, REBALANCE_MS, SESSION_MS, GroupRuntime
 
 BOTH = (("sticky", b"s"), ("range", b"r"))
@@ -370,3 +374,52 @@ def test_a_rebalance_cannot_be_forced_where_there_is_nobody_to_have_one(story):
 
     assert group.shard.force_rebalance("g", now_ms=group.now_ms) == NOTHING
     assert group.shard.describe("g") == before
+
+
+# --- bytes --------------------------------------------------------------------------------------------------------
+
+
+def test_what_members_say_of_themselves_is_bounded_for_the_whole_group():
+    group = GroupRuntime()
+    half = (("range", bytes(GROUP_METADATA_BYTES_MAX // 2)),)
+    first = group.join(protocols=half)
+    group.advance(0)
+
+    assert group.join(protocols=half).error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert group.join().error_code is not ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert first.error_code is ErrorCode.NONE
+
+
+def test_a_member_that_joins_again_is_counted_once():
+    group = GroupRuntime()
+    most = GROUP_METADATA_BYTES_MAX * 3 // 4
+    first = group.join(protocols=(("range", bytes(most)),))
+    group.advance(0)
+
+    again = group.join(member_id=first.outcome.member_id, protocols=(("range", b"1" * most),))
+
+    assert again.error_code is ErrorCode.NONE
+
+
+def test_a_member_that_says_too_much_when_it_joins_again_is_turned_away():
+    group = GroupRuntime()
+    leader, _ = group.stable_group(2)
+
+    again = group.join(member_id=leader, protocols=(("range", bytes(GROUP_METADATA_BYTES_MAX)),))
+
+    assert again.error_code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert leader not in {member.member_id for member in group.shard.describe("g").members}
+
+
+def test_the_bytes_of_members_that_are_gone_are_free_again():
+    group = GroupRuntime()
+    most = (("range", bytes(GROUP_METADATA_BYTES_MAX * 3 // 4)),)
+    first = group.join(protocols=most)
+    group.advance(0)
+    group.leave(first.outcome.member_id)
+
+    second = group.join(protocols=most)
+    group.advance(0)
+
+    assert second.error_code is ErrorCode.NONE
+    assert group.shard.group_count == 1

@@ -2,6 +2,7 @@
 
 from exactlog.core.group.timer_keys import SessionTimer
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.limits import JOIN_AGAIN_WAIT_LEAST_MS
 from tests.support.group_runtime import REBALANCE_MS, SESSION_MS, GroupRuntime
 
 
@@ -166,3 +167,21 @@ def test_a_static_leader_that_does_not_join_again_stays_and_leads_no_more():
 
     assert again.outcome.leader == follower
     assert {member_id for member_id, _, _ in again.outcome.members} == {leader, follower}
+
+
+def test_static_members_that_allow_no_time_are_not_waited_for_in_a_circle():
+    group, member_ids = static_group("a", "b")
+    for member_id in member_ids:
+        group.join(member_id=member_id, rebalance_timeout_ms=0)
+    for member_id in reversed(member_ids):
+        group.sync(member_id, 2, {})
+    assert group.state() == "Stable"
+    group.carry_out(group.shard.force_rebalance("g", now_ms=group.now_ms))
+    went_off = []
+    time_out = group.shard.time_out
+    group.shard.time_out = lambda key, *, now_ms: went_off.append(key) or time_out(key, now_ms=now_ms)
+
+    group.advance(SESSION_MS - 1)
+
+    assert 0 < len(went_off) <= 1 + SESSION_MS / JOIN_AGAIN_WAIT_LEAST_MS
+    assert group.state() == "PreparingRebalance"
