@@ -56,6 +56,10 @@ static: $(VENV)/.dev
 bench: $(VENV)/.dev ## produce, consume, start-up and memory beside Apache Kafka (needs JDK 17+, Maven, Go)
 	@$(BIN)/python -m bench.run $(ARGS)
 
+.PHONY: bench-transactions
+bench-transactions: $(VENV)/.dev ## transactions a second, commit times, recovery beside Apache Kafka (JDK 17+, Maven, Go)
+	@$(BIN)/python -m bench.transactions $(ARGS)
+
 .PHONY: soak
 soak: $(VENV)/.dev ## half an hour of load: memory, descriptors and P99 stay flat (needs Go)
 	@$(BIN)/python -m bench.soak $(ARGS)

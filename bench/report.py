@@ -8,14 +8,27 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from bench.systems import KAFKA, SystemKind
 
-BEGIN = "<!-- measurements: `make bench ARGS=--markdown` writes them -->"
 END = "<!-- end of measurements -->"
+
+
+class Table(StrEnum):
+    """The tables of the page, by the command that writes each."""
+
+    LOG = "make bench ARGS=--markdown"
+    REQUESTS = "make bench ARGS='--only requests --markdown'"
+    TRANSACTIONS = "make bench-transactions ARGS=--markdown"
+
+    @property
+    def begin(self) -> str:
+        """The mark before the table."""
+        return f"<!-- measurements: `{self}` writes them -->"
 
 
 class Measurements:
@@ -80,21 +93,27 @@ def markdown_table(measurements: Measurements, kinds: Sequence[SystemKind]) -> s
 
 
 def update_page(
-    page: Path, measurements: Measurements, kinds: Sequence[SystemKind], *, machine: dict[str, str], repetitions: int
+    page: Path,
+    measurements: Measurements,
+    kinds: Sequence[SystemKind],
+    *,
+    table: Table,
+    machine: dict[str, str],
+    repetitions: int,
 ) -> None:
-    """Put the table and where it comes from between the marks of a page.
+    """Put a table and where it comes from between its marks of a page.
 
     Raises:
         ValueError: the page has no such marks.
     """
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    before, begin, rest = page.read_text(encoding="utf-8").partition(table.begin)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"{page.name} has no {BEGIN} ... {END}")
+        raise ValueError(f"{page.name} has no {table.begin} ... {END}")
     facts = "; ".join(f"{name} {fact}" for name, fact in machine.items())
     about = f"Measured on {datetime.now(UTC):%Y-%m-%d}, medians of {repetitions}. {facts}."
-    table = markdown_table(measurements, kinds)
-    page.write_text(f"{before}{begin}\n\n{about}\n\n{table}\n\n{end}{after}", encoding="utf-8")
+    shown = markdown_table(measurements, kinds)
+    page.write_text(f"{before}{begin}\n\n{about}\n\n{shown}\n\n{end}{after}", encoding="utf-8")
 
 
 def describe_machine() -> dict[str, str]:

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench.report import Measurements, describe_machine, text_table, update_page
+from bench.report import Measurements, Table, describe_machine, text_table, update_page
 from bench.systems import ALL_SYSTEMS, EXACTLOG_COMMIT, KAFKA, System, SystemKind, embedded_start_ms, resident
 from bench.workloads import REQUESTS, Case, Load, all_cases, run_rebalance, run_requests
 from tests.peers import PROJECT, PeerMissingError
@@ -31,21 +31,24 @@ def main() -> int:
     kinds = [kind for kind in ALL_SYSTEMS if kind is not KAFKA or not arguments.no_peer]
     cases = [case for case in all_cases(quick=arguments.quick) if arguments.only in case.name]
     repetitions = arguments.repeat or (1 if arguments.quick else 3)
-    measurements = Measurements()
+    measurements, requests = Measurements(), Measurements()
     try:
         load = Load(build_go_program(PROJECT / "bench" / "loadgen"), filled={})
         for repetition in range(repetitions):
             turn = repetition % len(kinds)
             print(f"run {repetition + 1} of {repetitions}", file=sys.stderr)
-            measure([*kinds[turn:], *kinds[:turn]], cases, load, measurements, arguments)
+            measure([*kinds[turn:], *kinds[:turn]], cases, load, measurements, requests=requests, arguments=arguments)
     except PeerMissingError as missing:
         print(f"bench: {missing}; --no-peer measures exactlog alone", file=sys.stderr)
         return 1
     machine = describe_machine()
-    print(text_table(measurements, kinds))
-    keep(measurements, machine)
-    if arguments.markdown:
-        update_page(PAGE, measurements, kinds, machine=machine, repetitions=repetitions)
+    for table, measured in ((Table.LOG, measurements), (Table.REQUESTS, requests)):
+        if not list(measured) or (table is Table.LOG and not cases):
+            continue
+        print(text_table(measured, kinds))
+        keep(measured, machine)
+        if arguments.markdown:
+            update_page(PAGE, measured, kinds, table=table, machine=machine, repetitions=repetitions)
     return 0
 
 
@@ -67,6 +70,8 @@ def measure(
     cases: Sequence[Case],
     load: Load,
     measurements: Measurements,
+    *,
+    requests: Measurements,
     arguments: argparse.Namespace,
 ) -> None:
     """One repetition: start every system, then every case on each of them in turn."""
@@ -86,7 +91,7 @@ def measure(
                 result = load.run(case, systems[kind])
                 measurements.add(f"{case.name}, records/s", kind, result["records_per_s"])
                 print(f"  {case.name:<28} {kind.name:<20} {result['records_per_s']:>12,.0f} records/s", file=sys.stderr)
-        measure_requests(systems, measurements, only=arguments.only, quick=arguments.quick)
+        measure_requests(systems, requests, only=arguments.only, quick=arguments.quick)
         for kind in kinds:
             measurements.add("resident, after all that, MB", kind, resident(systems[kind]))
 
@@ -100,14 +105,14 @@ def measure_requests(systems: dict[SystemKind, System], measurements: Measuremen
                 measurements.add(f"requests/{what}, requests/s", kind, number)
                 print(f"  requests/{what:<19} {kind.name:<20} {number:>12,.0f} requests/s", file=sys.stderr)
     for kind, system in systems.items():
-        if only in "group rebalance":
+        if only in "requests/group rebalance":
             measurements.add("group rebalance, 10 members and one more, ms", kind, run_rebalance(system))
 
 
 def keep(measurements: Measurements, machine: dict[str, str]) -> Path:
     """Every single number, as JSON."""
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{datetime.now(UTC):%Y-%m-%dT%H%M%SZ}.json"
+    path = RESULTS / f"{datetime.now(UTC):%Y-%m-%dT%H%M%S.%fZ}.json"
     path.write_text(json.dumps({"machine": machine, "measurements": measurements.as_json()}, indent=1) + "\n")
     print(f"\nkept in {path.relative_to(PROJECT)}", file=sys.stderr)
     return path

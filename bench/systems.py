@@ -38,6 +38,9 @@ class System(Protocol):
     start_ms: int
     """From the birth of its process to its first Metadata answer that names a broker."""
 
+    def kill_and_restart_ms(self) -> int:
+        """SIGKILL, then a start on what is left; how long that took, as `start_ms`."""
+
     def __enter__(self) -> Self: ...
 
     def __exit__(
@@ -77,6 +80,12 @@ class KafkaServer:
         self.start_ms = self._broker.start_times.metadata_ms
         return self
 
+    def kill_and_restart_ms(self) -> int:
+        """As `System` says."""
+        self._broker.kill_and_restart()
+        self.pid = self._broker.pid
+        return self._broker.start_times.metadata_ms
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -95,12 +104,21 @@ class ExactlogServer:
             folder = Path(tempfile.mkdtemp(prefix="exactlog-bench-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
             options = ("--flush-mode", self._flush_mode)
-            broker = stack.enter_context(ServedBroker(folder / "data", log=folder / "broker.log", options=options))
+            broker = self._broker = stack.enter_context(
+                ServedBroker(folder / "data", log=folder / "broker.log", options=options)
+            )
             self.address = broker.address
             self.pid = int(broker.ready["pid"])
             self.start_ms = wait_for_metadata(broker.port, pid=self.pid).metadata_ms
             self._stack = stack.pop_all()
         return self
+
+    def kill_and_restart_ms(self) -> int:
+        """As `System` says."""
+        self._broker.kill()
+        self._broker.start()
+        self.pid = int(self._broker.ready["pid"])
+        return wait_for_metadata(self._broker.port, pid=self.pid).metadata_ms
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

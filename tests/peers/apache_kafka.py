@@ -81,6 +81,7 @@ class ApacheKafka:
         self._heap = heap
         self._properties = dict(properties or {})
         self._folder: Path | None = None
+        self._command: list[str] = []
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -115,9 +116,25 @@ class ApacheKafka:
         java = ["java", f"-Dlog4j2.configurationFile={self._folder}/log4j2.yaml", "-cp", f"{jars}/*"]
         run_tool([*java, "kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", properties])
         java[1:1] = [f"-Xms{self._heap}", f"-Xmx{self._heap}", *JAVA_OPTIONS]
-        with (self._folder / "stdout.log").open("wb") as output:
+        self._command = [*java, "kafka.Kafka", str(properties)]
+        self._run()
+
+    def kill_and_restart(self) -> None:
+        """SIGKILL, then a start on the same folder and port.
+
+        Raises:
+            NoAnswerError: it did not come up again.
+        """
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._run()
+
+    def _run(self) -> None:
+        assert self._folder is not None
+        with (self._folder / "stdout.log").open("ab") as output:
             self._process = subprocess.Popen(
-                [*java, "kafka.Kafka", str(properties)],
+                self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

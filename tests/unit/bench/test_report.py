@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.report import BEGIN, END, Measurements, markdown_table, text_table, update_page
+from bench.report import END, Measurements, Table, markdown_table, text_table, update_page
 from bench.systems import ALL_SYSTEMS, EXACTLOG_COMMIT, EXACTLOG_NONE, KAFKA
 
 
@@ -38,12 +38,12 @@ def test_without_the_peer_there_are_no_ratios() -> None:
 
 def test_a_page_keeps_everything_but_what_is_between_its_marks(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text(f"# Before\n\n{BEGIN}\nold\n{END}\n\nafter\n")
+    page.write_text(f"# Before\n\n{Table.LOG.begin}\nold\n{END}\n\nafter\n")
 
-    update_page(page, some_measurements(), ALL_SYSTEMS, machine={"memory": "24 GB"}, repetitions=3)
+    update_page(page, some_measurements(), ALL_SYSTEMS, table=Table.LOG, machine={"memory": "24 GB"}, repetitions=3)
 
     text = page.read_text()
-    assert text.startswith(f"# Before\n\n{BEGIN}\n")
+    assert text.startswith(f"# Before\n\n{Table.LOG.begin}\n")
     assert text.endswith(f"{END}\n\nafter\n")
     assert "medians of 3. memory 24 GB." in text
     assert "old" not in text
@@ -54,6 +54,6 @@ def test_a_page_without_marks_is_not_touched(tmp_path: Path) -> None:
     page.write_text("# Nothing\n")
 
     with pytest.raises(ValueError, match=r"page\.md has no"):
-        update_page(page, some_measurements(), ALL_SYSTEMS, machine={}, repetitions=1)
+        update_page(page, some_measurements(), ALL_SYSTEMS, table=Table.LOG, machine={}, repetitions=1)
 
     assert page.read_text() == "# Nothing\n"

@@ -14,7 +14,7 @@ epoch after that of the one before, so that neither side can miss a change witho
 Sessions outlive their connections. They end when their reader ends them, when nothing is left in them, or to make room:
 of those unused for two minutes the one that has been so longest, else the smallest one that is as old as that and
 smaller than the newcomer (Apache Kafka, ``FetchSessionCacheShard``; trunk of August 2026). Who finds no room is
-answered in full each time, with session id 0.
+answered in full each time, with session id 0; so is who asks for a topic by a name that none can have.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.limits import FETCH_SESSION_IDLE_MS
+from exactlog.core.model.limits import FETCH_SESSION_IDLE_MS, TOPIC_NAME_LENGTH_MAX
 
 NO_SESSION_ID: Final = 0
 FINAL_EPOCH: Final = -1
@@ -71,6 +71,11 @@ Partitions: TypeAlias = dict[PartitionKey, SessionPartition[Asked]]
 def next_epoch(epoch: int) -> int:
     """The epoch of the request after one of this epoch; 1 follows the greatest one, since 0 opens a new session."""
     return 1 if epoch == _EPOCH_MAX else epoch + 1
+
+
+def _has_oversized_name(partitions: Iterable[PartitionKey]) -> bool:
+    """Whether one is of a name that no topic can have, and that would take room for nothing."""
+    return any(isinstance(topic, str) and len(topic) > TOPIC_NAME_LENGTH_MAX for topic, _ in partitions)
 
 
 class FetchSession(Generic[Asked]):
@@ -148,7 +153,7 @@ class FetchSessions(Generic[Asked]):
 
     def open(self, partitions: Partitions[Asked], *, takes_ids: bool, now_ms: int) -> FetchSession[Asked] | None:
         """Opens a session about some partitions; None where there is no room for it."""
-        if not self._make_room(len(partitions), now_ms=now_ms):
+        if _has_oversized_name(partitions) or not self._make_room(len(partitions), now_ms=now_ms):
             return None
         session_id = self._new_id()
         while session_id in self._sessions:
@@ -176,6 +181,9 @@ class FetchSessions(Generic[Asked]):
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if takes_ids != session.takes_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        if _has_oversized_name(asked):
+            self.end(session_id)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         count = len(session.partitions)
         session.change(asked, forgotten)
         self.partition_count += len(session.partitions) - count

@@ -239,3 +239,13 @@ def test_a_session_that_grows_beyond_the_room_ends_as_if_it_had_been_evicted():
 
 def test_with_no_slots_there_are_no_sessions():
     assert sessions(sessions_max=0).open(asking(A), takes_ids=False, now_ms=NOW) is None
+
+
+def test_a_name_that_no_topic_can_have_is_not_kept():
+    kept = sessions()
+    oversized = asking(("x" * 250, 0))
+
+    assert kept.open(oversized, takes_ids=False, now_ms=NOW) is None
+    session = kept.open(asking(("x" * 249, 0)), takes_ids=False, now_ms=NOW)
+    assert resume(kept, session, asked=oversized) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(kept), kept.partition_count) == (0, 0)
