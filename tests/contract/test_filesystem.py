@@ -561,13 +561,13 @@ def test_a_read_that_the_kernel_cuts_short_is_finished(tmp_path, monkeypatch):
 
 
 def test_a_file_that_nobody_uses_any_more_closes_itself(tmp_path):
-    before = open_descriptors()
+    before = open_descriptors(tmp_path)
     file = OsFilesystem().open(str(tmp_path / "a"), create=True)
-    assert open_descriptors() == before + 1
+    assert open_descriptors(tmp_path) == before + 1
 
     del file
 
-    assert open_descriptors() == before
+    assert open_descriptors(tmp_path) == before
 
 
 # --- the one that counts -----------------------------------------------------------------------------------------

@@ -94,8 +94,8 @@ def test_a_directory_that_is_missing_is_made(tmp_path):
 
 def test_a_refused_lock_leaves_no_descriptor_open(tmp_path):
     with DirectoryLock(str(tmp_path)):
-        before = open_descriptors()
+        before = open_descriptors(tmp_path)
         for _ in range(3):
             with pytest.raises(DirectoryLockedError):
                 DirectoryLock(str(tmp_path))
-        assert open_descriptors() == before
+        assert open_descriptors(tmp_path) == before

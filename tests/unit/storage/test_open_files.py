@@ -51,16 +51,16 @@ def test_a_file_in_use_is_never_closed(tmp_path):
         (tmp_path / name).write_text(name)
     files = OpenFiles(OsFilesystem(), files_max=1)
     in_use = files.get(str(tmp_path / "a"))
-    before = open_descriptors()
+    before = open_descriptors(tmp_path)
     files.get(str(tmp_path / "b"))
     files.get(str(tmp_path / "c"))
 
     assert in_use.read_at(1, 0) == b"a"
     in_use.write_at((b"A",), 0)
     in_use.sync_data()
-    assert open_descriptors() == before + 1, "what nobody uses is closed"
+    assert open_descriptors(tmp_path) == before + 1, "what nobody uses is closed"
     del in_use
-    assert open_descriptors() == before
+    assert open_descriptors(tmp_path) == before
 
 
 def test_a_file_is_used_by_many_threads_while_it_comes_and_goes(tmp_path):
