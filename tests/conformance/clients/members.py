@@ -29,6 +29,7 @@ class Member:
     def __init__(self, command, wanted, changed):
         self.client_id = wanted.client_id
         self.owned, self.records, self.rebalances, self.committed = set(), [], [], 0
+        self._began, self._told = time.monotonic(), []
         self._changed = changed
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115  closed with the member
         self._process = subprocess.Popen(
@@ -46,6 +47,8 @@ class Member:
     def _listen(self):
         for line in self._process.stdout:
             ((what, told),) = json.loads(line).items()
+            shown = [place[:3] for place in told] if what == "records" else told
+            self._told.append(f"{time.monotonic() - self._began:.1f} s: {what} {shown}")
             with self._changed:
                 self._learn(what, told)
                 self._changed.notify_all()
@@ -93,10 +96,15 @@ class Member:
         complaints = b""
         if not self._complaints.closed:
             self._complaints.seek(0)
-            complaints = self._complaints.read()[-2_000:]
-        return (
-            f"{self.client_id} (exit code {self._process.poll()}): {self.rebalances}, {len(self.records)} records, "
-            f"{self.committed} committed; {complaints.decode(errors='replace')}"
+            complaints = self._complaints.read()[-4_000:]
+        age = time.monotonic() - self._began
+        return "\n".join(
+            [
+                f"{self.client_id} (exit code {self._process.poll()}, {age:.1f} s old): {len(self.records)} records, "
+                f"{self.committed} committed",
+                *self._told[-40:],
+                complaints.decode(errors="replace"),
+            ]
         )
 
 

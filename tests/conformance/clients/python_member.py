@@ -4,6 +4,7 @@ It commits each batch of records after it told them, and leaves when its input e
 """
 
 import asyncio
+import logging
 import sys
 import warnings
 
@@ -67,6 +68,7 @@ class Telling(kafka.ConsumerRebalanceListener):
 
 
 def be_kafka_python(bootstrap_servers, wanted):
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")  # shown where a test fails
     assignors = {
         "range": range.RangePartitionAssignor,
         "roundrobin": roundrobin.RoundRobinPartitionAssignor,
