@@ -97,15 +97,10 @@ class Member:
         if not self._complaints.closed:
             self._complaints.seek(0)
             complaints = self._complaints.read()[-4_000:]
-        age = time.monotonic() - self._began
-        return "\n".join(
-            [
-                f"{self.client_id} (exit code {self._process.poll()}, {age:.1f} s old): {len(self.records)} records, "
-                f"{self.committed} committed",
-                *self._told[-40:],
-                complaints.decode(errors="replace"),
-            ]
-        )
+        state = f"exit code {self._process.poll()}, {time.monotonic() - self._began:.1f} s old"
+        counts = f"{len(self.records)} records, {self.committed} committed"
+        told = [f"{self.client_id} ({state}): {counts}", *self._told[-40:], complaints.decode(errors="replace")]
+        return "\n".join(told)
 
 
 class Members:
