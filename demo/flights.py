@@ -16,6 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
+from demo.exactly_once import ExactlyOnce, sum_up_exactly_once
 from demo.exchange import PARTITIONS, TOPIC, Crash, Sender, create_topic, read_back
 from demo.flight_table import ARCHIVE, PACKAGE, VERSION, Flight, fetch_archive, read_flights
 from demo.group_reading import GroupReading, read_as_group
@@ -86,6 +87,7 @@ def run(story: Story, *, folder: Path) -> dict[str, Any]:
         crash = send_through_a_crash(story, broker, flights)
         partitions, comparison = read_back_and_compare(story, broker, flights)
         reading = read_by_group(story, broker, partitions, folder=folder)
+        sums = sum_up(story, broker, flights)
         travel = travel_in_time(story, folder / "data", partitions[SHOWN_PARTITION])
         conflicts = expect_versions(story, broker)
         verified = verify(story, folder / "data", records=len(flights))
@@ -100,6 +102,9 @@ def run(story: Story, *, folder: Path) -> dict[str, Any]:
         "group_records": reading.records,
         "group_read_again": reading.read_again,
         "group_takeover_seconds": round(reading.away_seconds, 1),
+        "transactions": sums.transactions,
+        "records_aborted": sums.records_aborted,
+        "worker_kills": sums.worker_kills,
         "versions": travel.versions,
         "as_of_version": travel.version,
         "as_of_records": travel.records,
@@ -193,8 +198,18 @@ def read_by_group(
     return reading
 
 
+def sum_up(story: Story, broker: ServedBroker, flights: Sequence[Flight]) -> ExactlyOnce:
+    """Step 6: consume, sum up, produce, in transactions.
+
+    Raises:
+        DemoFailedError: a sum is not right to the last flight.
+    """
+    story.step("Delays by carrier in transactions: the worker is killed three times, the broker once")
+    return sum_up_exactly_once(story, broker, flights)
+
+
 def travel_in_time(story: Story, data: Path, records: Sequence[Flight]) -> TimeTravel:
-    """Step 6: the log is a versioned table; one partition as it was before.
+    """Step 7: the log is a versioned table; one partition as it was before.
 
     Raises:
         DemoFailedError: the earlier version is not the beginning of the partition.
@@ -216,7 +231,7 @@ def travel_in_time(story: Story, data: Path, records: Sequence[Flight]) -> TimeT
 
 
 def expect_versions(story: Story, broker: ServedBroker) -> int:
-    """Step 7: of two writers that expect the same version, one wins.
+    """Step 8: of two writers that expect the same version, one wins.
 
     Raises:
         DemoFailedError: both did, or none.
@@ -232,7 +247,7 @@ def expect_versions(story: Story, broker: ServedBroker) -> int:
 
 
 def verify(story: Story, data: Path, *, records: int) -> int:
-    """Step 8: an audit of every byte, every delta commit and every checkpoint, beside the running broker.
+    """Step 9: an audit of every byte, every delta commit and every checkpoint, beside the running broker.
 
     Raises:
         DemoFailedError: something is damaged, or not all records are there.

@@ -93,7 +93,7 @@ def read_as_group(
         members = [GroupMember(broker.address, folder / f"member-{number}") for number in (1, 2)]
         for member in members:
             stack.callback(member.stop)
-        _wait(
+        wait_until(
             lambda: all(len(member.assigned) == PARTITIONS // 2 for member in members), "the two share the partitions"
         )
         shares = " and ".join(f"partitions {', '.join(map(str, member.assigned))}" for member in members)
@@ -101,15 +101,15 @@ def read_as_group(
         for member in members:
             member.start_reading()
         progress = story.progress("committed by the group", total=total)
-        committed = Committed(broker.address)
-        _wait(lambda: committed.count() >= KILL_AFTER * total, "the group commits")
+        committed = Committed(broker.address, GROUP)
+        wait_until(lambda: committed.count() >= KILL_AFTER * total, "the group commits")
         members[0].kill()
         killed_at = time.monotonic()
         story.tell(f"kill -9 of the first member with {committed.count():,} of {total:,} records committed")
-        _wait(lambda: len(members[1].assigned) == PARTITIONS, "the other member takes over")
+        wait_until(lambda: len(members[1].assigned) == PARTITIONS, "the other member takes over")
         away_seconds = time.monotonic() - killed_at
         story.tell(f"the other one has all {PARTITIONS} partitions {away_seconds:.1f} s later")
-        _wait(
+        wait_until(
             lambda: committed.count() == total, "the group reads to the end", lambda: progress.reached(committed.last)
         )
         progress.done(total)
@@ -119,19 +119,22 @@ def read_as_group(
 class Committed:
     """How far the group has come, as any client can see."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, group: str) -> None:
+        self._group = group
         self._admin = AdminClient({"bootstrap.servers": address} | SILENT)
         self.last = 0
 
     def count(self) -> int:
         """The sum of the offsets it has committed."""
-        wanted = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(TOPIC, index) for index in range(PARTITIONS)])
-        answer = self._admin.list_consumer_group_offsets([wanted])[GROUP].result(CLIENT_SECONDS_MAX)
+        wanted = ConsumerGroupTopicPartitions(
+            self._group, [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+        )
+        answer = self._admin.list_consumer_group_offsets([wanted])[self._group].result(CLIENT_SECONDS_MAX)
         self.last = sum(max(0, part.offset) for part in answer.topic_partitions or ())
         return self.last
 
 
-def _wait(until: Callable[[], bool], what: str, look: Callable[[], None] = lambda: None) -> None:
+def wait_until(until: Callable[[], bool], what: str, look: Callable[[], None] = lambda: None) -> None:
     """Wait for it.
 
     Raises:

@@ -16,7 +16,10 @@ from tests.peers.go_programs import build_go_program
 
 LONG_TIMEOUT_SECONDS = 3_600  # thousands of examples in place of fifty
 NEED_APACHE_KAFKA = (
+    "tests/conformance/mutants/test_apache_kafka_is_right.py",
+    "tests/conformance/eos/",
     "tests/conformance/protocol/test_delete_records.py::test_apache_kafka",
+    "tests/conformance/wire/test_real_transactions.py",
     "tests/peers/test_apache_kafka.py",
     "tests/peers/test_go_programs.py",
     "tests/unit/client/test_real_brokers.py",

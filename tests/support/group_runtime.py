@@ -2,6 +2,8 @@
 
 from itertools import count
 
+from msgspec import Struct
+
 from exactlog.core.group.group_record import decode_record
 from exactlog.core.group.requests import (
     Client,
@@ -12,9 +14,10 @@ from exactlog.core.group.requests import (
     LeaveRequest,
     NewOffset,
     SyncRequest,
+    TransactionalCommitRequest,
 )
 from exactlog.core.group.shard import GroupLimits, GroupShard
-from exactlog.core.model.decisions import SetTimer
+from exactlog.core.model.decisions import ProducerIdentity, SetTimer
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.ids import TopicPartition
 
@@ -50,6 +53,20 @@ class Waiting:
         return self.failure if self.outcome is None else self.outcome.error_code
 
 
+class PendingRecord(Struct, frozen=True):
+    """A record in a producer's transaction, decided or in the log."""
+
+    record: object
+    producer_id: int
+
+
+class Marker(Struct, frozen=True):
+    """The end of a producer's transaction, decided or in the log."""
+
+    producer_id: int
+    is_commit: bool
+
+
 class GroupRuntime:
     """Carries decisions out. Every round commits at once, unless `commits_at_once` is taken away."""
 
@@ -73,8 +90,12 @@ class GroupRuntime:
         for record in decision.records:
             key, value = record.encode_key(), record.encode_value()
             assert decode_record(key, value) == record
-            self.shard.replay(record)
-            self.undecided.append(record)
+            if decision.producer is None:
+                self.shard.replay(record)
+                self.undecided.append(record)
+            else:
+                self.shard.replay(record, producer_id=decision.producer.producer_id)
+                self.undecided.append(PendingRecord(record, decision.producer.producer_id))
         for change in decision.timers:
             if isinstance(change, SetTimer):
                 self.due[change.key] = self.now_ms + change.delay_ms
@@ -92,9 +113,17 @@ class GroupRuntime:
 
     def commit(self):
         """The round is good: what was decided stands in the log, and is told."""
-        for record in self.undecided:
-            self.log.append((record.encode_key(), record.encode_value()))
-            self.shard.replay_committed(record)
+        for decided in self.undecided:
+            match decided:
+                case PendingRecord(record, producer_id):
+                    self.log.append(decided)
+                    self.shard.replay_committed(record, producer_id=producer_id)
+                case Marker(producer_id, is_commit):
+                    self.log.append(decided)
+                    self.shard.replay_marker_committed(producer_id, is_commit=is_commit)
+                case record:
+                    self.log.append((record.encode_key(), record.encode_value()))
+                    self.shard.replay_committed(record)
         self.undecided = []
         unsent, self.unsent = self.unsent, []
         for answer in unsent:
@@ -117,9 +146,22 @@ class GroupRuntime:
     def replayed(self, log):
         """A shard that has read a log."""
         shard = self._empty_shard()
-        for key, value in log:
-            shard.restore(key, value)
+        for entry in log:
+            match entry:
+                case PendingRecord(record, producer_id):
+                    shard.restore(record.encode_key(), record.encode_value(), producer_id=producer_id)
+                case Marker(producer_id, is_commit):
+                    shard.restore_marker(producer_id, is_commit=is_commit)
+                case key, value:
+                    shard.restore(key, value)
         return shard
+
+    def end_transaction(self, producer_id=1, *, is_commit=True):
+        """A marker, carried out like a decision."""
+        self.shard.replay_marker(producer_id, is_commit=is_commit)
+        self.undecided.append(Marker(producer_id, is_commit))
+        if self.commits_at_once:
+            self.commit()
 
     def advance(self, duration_ms):
         """Time passes, and timers go off in their order."""
@@ -198,6 +240,28 @@ class GroupRuntime:
         )
         return self.decide(lambda waiter: self.shard.commit_offsets(request, waiter, now_ms=self.now_ms), "commit")
 
+    def commit_in_transaction(
+        self, offset, *, producer_id=1, member_id="", generation_id=-1, topic="cal", group_id="g", **fields
+    ):
+        """As `commit_offset`, in a producer's transaction."""
+        offsets = offset
+        if isinstance(offset, int):
+            offsets = (NewOffset(TopicPartition(topic, 0), offset, -1, ""),)
+        request = TransactionalCommitRequest(
+            **{
+                "group_id": group_id,
+                "producer": ProducerIdentity(producer_id, 0),
+                "generation_id": generation_id,
+                "member_id": member_id,
+                "group_instance_id": None,
+                "offsets": offsets,
+                **fields,
+            }
+        )
+        return self.decide(
+            lambda waiter: self.shard.commit_transactional_offsets(request, waiter, now_ms=self.now_ms), "commit"
+        )
+
     def delete_offsets(self, *topics, group_id="g"):
         request = DeleteOffsetsRequest(group_id, tuple(TopicPartition(topic, 0) for topic in topics))
         return self.decide(lambda waiter: self.shard.delete_offsets(request, waiter, now_ms=self.now_ms)).outcome
@@ -218,6 +282,10 @@ class GroupRuntime:
         """What is committed for partition 0; None for nothing."""
         committed = self.shard.offsets(group_id).get(TopicPartition(topic, 0))
         return None if committed is None else committed.offset
+
+    def unstable(self, group_id="g"):
+        """The topics of which an open transaction has an offset in partition 0."""
+        return {topic for topic, partition in self.shard.unstable_partitions(group_id) if partition == 0}
 
     def stable_group(self, size=2, **fields):
         """A group of so many members, each with its id for an assignment; gives their ids, the leader first."""

@@ -10,6 +10,7 @@ from exactlog.core.model.ids import TopicPartition
 from exactlog.core.model.metrics import Registry
 from exactlog.core.record.batch_builder import NewRecord, build_batch
 from exactlog.core.record.batch_format import decode_header, iter_headers
+from exactlog.core.record.control_record_format import TransactionMarker
 from exactlog.core.record.record_format import decode_records
 from exactlog.storage.files_engine import FilesEngine
 from exactlog.storage.filesystem import MemoryFilesystem
@@ -166,8 +167,23 @@ class DataDirectory:
         self.create(key)
         return self.open(key)
 
-    def append(self, partition, batch):
-        outcome = partition.append(decode_header(batch), memoryview(batch), now_ms=self.clock.now_ms())
+    def append(self, partition, batch, **options):
+        outcome = partition.append(decode_header(batch), memoryview(batch), now_ms=self.clock.now_ms(), **options)
+        ask = Ask(outcome)
+        partition.when_committed(ask.tell)
+        return ask
+
+    def append_marker(
+        self, partition, producer_id, *, epoch=0, is_commit=True, coordinator_epoch=0, transaction_version=1
+    ):
+        """The end of a producer's transaction."""
+        outcome = partition.append_marker(
+            TransactionMarker(is_commit=is_commit, coordinator_epoch=coordinator_epoch),
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            transaction_version=transaction_version,
+            now_ms=self.clock.now_ms(),
+        )
         ask = Ask(outcome)
         partition.when_committed(ask.tell)
         return ask
@@ -284,6 +300,8 @@ def state_of(partition):
     return (
         partition.table.freeze(),
         partition.committed.producers.snapshot(),
+        partition.last_stable_offset,
+        partition.committed.aborted_transactions(partition.log_start_offset, partition.high_watermark),
         [
             (segment.name, segment.base_offset, segment.next_offset, segment.size, segment.max_timestamp)
             for segment in partition.segments

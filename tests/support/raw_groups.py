@@ -197,8 +197,8 @@ def fetch_offset(raw, group_id, topic, *, partition=0, version=9, require_stable
         (of_group,) = raw.ask(OffsetFetchRequest(groups=(group,), require_stable=require_stable), version).groups
         return of_group.topics[0].partitions[0]
     asked = OffsetFetchRequestTopic(name=topic.name, partition_indexes=(partition,))
-    answer = raw.ask(OffsetFetchRequest(group_id=group_id, topics=(asked,)), version)
-    return answer.topics[0].partitions[0]
+    request = OffsetFetchRequest(group_id=group_id, topics=(asked,), require_stable=require_stable)
+    return raw.ask(request, version).topics[0].partitions[0]
 
 
 def fetch_all_offsets(raw, group_id, *, version=9):

@@ -4,6 +4,12 @@ import uuid
 
 from exactlog.core.protocol.api_keys import ApiKey
 from exactlog.core.protocol.messages import alter_configs, incremental_alter_configs
+from exactlog.core.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from exactlog.core.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from exactlog.core.protocol.messages.api_versions import ApiVersionsRequest
 from exactlog.core.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from exactlog.core.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -23,6 +29,7 @@ from exactlog.core.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsTopic,
 )
+from exactlog.core.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from exactlog.core.protocol.messages.find_coordinator import FindCoordinatorRequest
 from exactlog.core.protocol.messages.heartbeat import HeartbeatRequest
 from exactlog.core.protocol.messages.init_producer_id import InitProducerIdRequest
@@ -31,6 +38,7 @@ from exactlog.core.protocol.messages.leave_group import LeaveGroupRequest, Membe
 from exactlog.core.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from exactlog.core.protocol.messages.list_groups import ListGroupsRequest
 from exactlog.core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from exactlog.core.protocol.messages.list_transactions import ListTransactionsRequest
 from exactlog.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from exactlog.core.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -54,7 +62,18 @@ from exactlog.core.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from exactlog.core.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from exactlog.core.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from exactlog.core.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.support.raw_client import batch_of, fetch_request, produce_request
+from tests.support.raw_transactions import TransactionalProducer
 
 
 def _list_offsets(topic, version):
@@ -185,8 +204,75 @@ def _offset_delete(topic, version):
     return OffsetDeleteRequest(group_id=f"{topic.name}-offsets", topics=(asked,))
 
 
+# --- transactions: that of a topic has its name; `prepare` opens it --------------------------------------------------
+
+
+_PRODUCERS = {}
+"""By transactional id: the producer that `prepare` has made."""
+
+
+def _producer(topic):
+    return _PRODUCERS.get(topic.name) or TransactionalProducer(None, topic.name)
+
+
+def _add_partitions_to_txn(topic, version):
+    producer = _producer(topic)
+    topics = (AddPartitionsToTxnTopic(name=topic.name, partitions=(0,)),)
+    if version >= 4:
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=topic.name,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            verify_only=True,
+            topics=topics,
+        )
+        return AddPartitionsToTxnRequest(transactions=(transaction,))
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=topic.name,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=topics,
+    )
+
+
+def _add_offsets_to_txn(topic, version):
+    producer = _producer(topic)
+    return AddOffsetsToTxnRequest(
+        transactional_id=topic.name,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        group_id=f"{topic.name}-offsets",
+    )
+
+
+def _txn_offset_commit(topic, version):
+    producer = _producer(topic)
+    named = {"topic_id": topic.topic_id} if version >= 6 else {"name": topic.name}
+    part = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="text")
+    return TxnOffsetCommitRequest(
+        transactional_id=topic.name,
+        group_id=f"{topic.name}-offsets",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        topics=(TxnOffsetCommitRequestTopic(**named, partitions=(part,)),),
+    )
+
+
+def _write_txn_markers(topic, version):
+    part = WritableTxnMarkerTopic(name=topic.name, partition_indexes=(0,))
+    marker = WritableTxnMarker(producer_id=1_000_000_000, producer_epoch=1, topics=(part,))
+    return WriteTxnMarkersRequest(markers=(marker,))
+
+
 def prepare(raw, topic):
-    """Makes what the requests about groups need: a group with one member, and one that has only offsets."""
+    """Makes what requests about groups and transactions need.
+
+    A group with one member, and one that has only offsets; a transaction that has a partition and those offsets.
+    """
+    producer = _PRODUCERS[topic.name] = TransactionalProducer(raw, topic.name)
+    assert producer.init() == 0
+    assert producer.add((topic, 0)) == [0]
+    assert producer.add_offsets(f"{topic.name}-offsets") == 0
     protocol = JoinGroupRequestProtocol(name="range", metadata=b"metadata")
     join = JoinGroupRequest(
         group_id=topic.name,
@@ -217,6 +303,13 @@ VALID_REQUESTS = {
     ApiKey.INIT_PRODUCER_ID: lambda topic, version: InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=60_000
     ),
+    ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: _add_offsets_to_txn,
+    ApiKey.END_TXN: lambda topic, version: _producer(topic).end_request(),
+    ApiKey.TXN_OFFSET_COMMIT: _txn_offset_commit,
+    ApiKey.WRITE_TXN_MARKERS: _write_txn_markers,
+    ApiKey.DESCRIBE_TRANSACTIONS: lambda topic, version: DescribeTransactionsRequest(transactional_ids=(topic.name,)),
+    ApiKey.LIST_TRANSACTIONS: lambda topic, version: ListTransactionsRequest(),
     ApiKey.DESCRIBE_CONFIGS: _describe_configs,
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,

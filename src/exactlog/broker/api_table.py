@@ -7,6 +7,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from exactlog.broker.apis import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     api_versions,
     create_partitions,
@@ -20,6 +22,8 @@ from exactlog.broker.apis import (
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
+    describe_transactions,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -30,6 +34,7 @@ from exactlog.broker.apis import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -37,6 +42,8 @@ from exactlog.broker.apis import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
+    write_txn_markers,
 )
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.codec.message_schema import Message
@@ -86,6 +93,19 @@ API_TABLE: Final[Mapping[int, BrokerApi]] = MappingProxyType(
         ApiKey.DELETE_TOPICS: _serve(ApiKey.DELETE_TOPICS, delete_topics.handle, delete_topics.__doc__),
         ApiKey.DELETE_RECORDS: _serve(ApiKey.DELETE_RECORDS, delete_records.handle, delete_records.__doc__),
         ApiKey.INIT_PRODUCER_ID: _serve(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, init_producer_id.__doc__),
+        ApiKey.ADD_PARTITIONS_TO_TXN: _serve(
+            ApiKey.ADD_PARTITIONS_TO_TXN, add_partitions_to_txn.handle, add_partitions_to_txn.__doc__
+        ),
+        ApiKey.ADD_OFFSETS_TO_TXN: _serve(
+            ApiKey.ADD_OFFSETS_TO_TXN, add_offsets_to_txn.handle, add_offsets_to_txn.__doc__
+        ),
+        ApiKey.TXN_OFFSET_COMMIT: _serve(ApiKey.TXN_OFFSET_COMMIT, txn_offset_commit.handle, txn_offset_commit.__doc__),
+        ApiKey.WRITE_TXN_MARKERS: _serve(ApiKey.WRITE_TXN_MARKERS, write_txn_markers.handle, write_txn_markers.__doc__),
+        ApiKey.DESCRIBE_TRANSACTIONS: _serve(
+            ApiKey.DESCRIBE_TRANSACTIONS, describe_transactions.handle, describe_transactions.__doc__
+        ),
+        ApiKey.LIST_TRANSACTIONS: _serve(ApiKey.LIST_TRANSACTIONS, list_transactions.handle, list_transactions.__doc__),
+        ApiKey.END_TXN: _serve(ApiKey.END_TXN, end_txn.handle, end_txn.__doc__),
         ApiKey.DESCRIBE_CONFIGS: _serve(ApiKey.DESCRIBE_CONFIGS, describe_configs.handle, describe_configs.__doc__),
         ApiKey.ALTER_CONFIGS: _serve(ApiKey.ALTER_CONFIGS, alter_configs.handle, alter_configs.__doc__),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: _serve(

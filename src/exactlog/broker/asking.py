@@ -6,6 +6,9 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from exactlog.broker.coordinator.groups import Runner
+from exactlog.broker.coordinator.machine import AnyMachine
+from exactlog.broker.coordinator.shard_runner import ShardRunner
+from exactlog.broker.coordinator.shards import Shards
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.codec.message_schema import Message
 from exactlog.core.group.shard import GroupShard
@@ -15,7 +18,7 @@ from exactlog.core.model.error_code import ErrorCode
 Later: TypeAlias = Coroutine[None, None, None] | None
 """What is left to be awaited; None: nothing, the answer is on its way."""
 
-Decide = Callable[[GroupShard, Waiter, int], Decision]
+Decide = Callable[[AnyMachine, Waiter, int], Decision]
 """Lets the rules decide about a request, for who waits, at a time in ms since 1970."""
 
 
@@ -41,21 +44,26 @@ class RequestWaiter:
         self._context.finish(lambda: self._context.answer(self._refuse(error_code)))
 
 
-def ask(group_id: str, context: RequestContext, decide: Decide, waiter: Waiter) -> Later:
+def ask(group_id: str, context: RequestContext, decide: Decide[GroupShard], waiter: Waiter) -> Later:
     """Puts a request to the shard of a group: at once, or where that has to be loaded first, when it is awaited."""
-    runner = context.broker.groups.find(group_id)
+    return ask_shard(context.broker.groups, group_id, decide, waiter)
+
+
+def ask_shard(shards: Shards[AnyMachine], key: str, decide: Decide[AnyMachine], waiter: Waiter) -> Later:
+    """Puts a request to the shard of a key: at once, or where that has to be loaded first, when it is awaited."""
+    runner = shards.find(key)
     if runner is None:
-        return _ask_when_loaded(group_id, context, decide, waiter)
-    runner.decide(lambda shard, now_ms: decide(shard, waiter, now_ms), asker=waiter)
+        return _ask_when_loaded(shards, key, decide, waiter)
+    runner.decide(lambda machine, now_ms: decide(machine, waiter, now_ms), asker=waiter)
     return None
 
 
-async def _ask_when_loaded(group_id: str, context: RequestContext, decide: Decide, waiter: Waiter) -> None:
-    runner = await context.broker.groups.load(group_id)
+async def _ask_when_loaded(shards: Shards[AnyMachine], key: str, decide: Decide[AnyMachine], waiter: Waiter) -> None:
+    runner = await shards.load(key)
     if isinstance(runner, ErrorCode):
         waiter.fail(runner)
     else:
-        runner.decide(lambda shard, now_ms: decide(shard, waiter, now_ms), asker=waiter)
+        runner.decide(lambda machine, now_ms: decide(machine, waiter, now_ms), asker=waiter)
 
 
 class Slot:
@@ -101,7 +109,7 @@ def tell_decided(runner: Runner, look: Callable[[GroupShard], Struct], waiter: W
     runner.decide(lambda shard, _: Decision(answers=(Answer(waiter, look(shard)),)), asker=waiter)
 
 
-def read_when_committed(runner: Runner, read: Callable[[GroupShard], Struct], waiter: Waiter) -> None:
+def read_when_committed(runner: ShardRunner[AnyMachine], read: Callable[[AnyMachine], Struct], waiter: Waiter) -> None:
     """Reads what is committed once all that is decided by now is, so that a reader sees what was before it."""
 
     def look(error: ErrorCode) -> None:

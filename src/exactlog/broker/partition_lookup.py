@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import Iterable
 from typing import assert_never
 
-from exactlog.broker.request_context import RequestContext
 from exactlog.broker.topic_registry import NotOpenYet, Stopped, TopicRegistry, UnknownTopicOrPartition
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.ids import TopicPartition
 from exactlog.storage.partition_log import PartitionLog
 
-NO_LEADER_EPOCH = -1
 OPENING_WAIT_S = 5.0
 """How long a request waits; a longer recovery is answered with LEADER_NOT_AVAILABLE, which clients try again."""
 
@@ -29,14 +27,6 @@ def find_partition(topics: TopicRegistry, name: str, index: int) -> PartitionLog
             return ErrorCode.KAFKA_STORAGE_ERROR
         case unreachable:
             assert_never(unreachable)
-
-
-def leader_epoch_error(context: RequestContext, client_epoch: int) -> ErrorCode | None:
-    """Why a client is refused whose leader epoch is not ours (KIP-320); None where it is ours, or none (-1)."""
-    if client_epoch in (context.broker.leader_epoch, NO_LEADER_EPOCH):
-        return None
-    is_old = client_epoch < context.broker.leader_epoch
-    return ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def closed_partitions(topics: TopicRegistry, keys: Iterable[TopicPartition]) -> list[TopicPartition]:

@@ -6,6 +6,7 @@ from uuid import UUID, uuid4
 from msgspec import Struct
 
 from exactlog.broker.coordinator.groups import GroupCoordinator
+from exactlog.broker.coordinator.transactions import TransactionCoordinator
 from exactlog.broker.fetch_budget import FetchBudget
 from exactlog.broker.fetch_sessions import Sessions
 from exactlog.broker.producer_ids import ProducerIds
@@ -45,6 +46,7 @@ class BrokerServices(Struct, frozen=True, kw_only=True):
     """The leader epoch of every partition here: one more at every start."""
     topics: TopicRegistry
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     rounds: RoundCommitter
     producer_ids: ProducerIds
     fetch_budget: FetchBudget

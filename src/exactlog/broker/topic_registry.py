@@ -9,7 +9,7 @@ delta log of each open partition follows, that of a closed one when it is opened
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from uuid import UUID
@@ -98,6 +98,7 @@ class TopicRegistry:
         self._opening_threads = ThreadPoolExecutor(_OPENING_THREADS, thread_name_prefix="exactlog-open")
         self._changing = asyncio.Lock()
         self._on_deleted: list[Callable[[Topic], None]] = []
+        self._before_use: list[Callable[[PartitionLog], Awaitable[None]]] = []
         metrics.gauge("exactlog_topics", "Topics.", read=lambda: len(self._by_name))
         metrics.gauge("exactlog_partitions_open", "Partitions that are open.", read=lambda: len(self.open_partitions()))
         metrics.gauge(
@@ -195,6 +196,8 @@ class TopicRegistry:
             partition = await loop.run_in_executor(
                 self._opening_threads, partial(self._store.open, key, topic.topic_id, topic.config)
             )
+            for prepare in self._before_use:
+                await prepare(partition)
         except (DamageError, OSError) as error:
             _logger.critical("%s cannot be opened: %s %s", key, error, getattr(error, "hint", ""))
             self._partitions[key] = Stopped(str(error))
@@ -209,6 +212,10 @@ class TopicRegistry:
             self._partitions[key] = partition
             if now.config is not topic.config:  # it was changed meanwhile
                 self._store.apply(partition, now.config)
+
+    def before_use(self, prepare: Callable[[PartitionLog], Awaitable[None]]) -> None:
+        """Has `prepare` awaited for every partition that is opened, before anybody else comes by it."""
+        self._before_use.append(prepare)
 
     def _oldest_checkpoint_s(self) -> float:
         now_ms = self._clock.now_ms()

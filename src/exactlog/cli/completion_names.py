@@ -1,4 +1,4 @@
-"""Names of topics and groups for the shell that completes them, from the broker, if that answers at once."""
+"""Names of topics, groups and transactions for the shell that completes them, if the broker answers at once."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Final
@@ -27,6 +27,19 @@ def complete_groups(context: click.Context, parameter: click.Parameter, incomple
 
     async def names(client: "Client") -> Iterable[str]:
         return [group.group_id for group in await client.list_groups()]
+
+    return _names_that_begin(incomplete, context, names)
+
+
+def complete_transactional_ids(
+    context: click.Context,
+    parameter: click.Parameter,  # noqa: ARG001
+    incomplete: str,
+) -> list[str]:
+    """The transactional ids that begin so; none when no broker answers."""
+
+    async def names(client: "Client") -> Iterable[str]:
+        return [listing.transactional_id for listing in await client.list_transactions()]
 
     return _names_that_begin(incomplete, context, names)
 

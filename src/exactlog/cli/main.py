@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "produce": ("exactlog.cli.commands.produce", "Write records from standard input."),
     "consume": ("exactlog.cli.commands.consume", "Read records."),
     "group": ("exactlog.cli.commands.group", "List, describe, reset and delete consumer groups."),
+    "txn": ("exactlog.cli.commands.txn", "See transactions, find those that hang, and end them."),
     "log": ("exactlog.cli.commands.log", "Look into a data directory, without a broker."),
     "doctor": ("exactlog.cli.commands.doctor", "Check what a broker needs, and the one that runs."),
     "completion": ("exactlog.cli.commands.completion", "Let a shell complete what is typed."),

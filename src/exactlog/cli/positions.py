@@ -6,14 +6,12 @@ from typing import Final
 
 from msgspec import Struct
 
+from exactlog.cli.durations import is_duration, parse_duration_ms
 from exactlog.cli.errors import InvalidUsageError
 from exactlog.core.model.ids import DeltaVersion, Offset, TimestampMs
 
 OFFSET_MAX: Final = 2**63 - 1
 
-_DURATION: Final = re.compile(r"(?:[0-9]{1,9}(?:ms|s|m|h|d))+")
-_DURATION_PART: Final = re.compile(r"([0-9]+)(ms|s|m|h|d)")
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DIGITS: Final = re.compile(r"[0-9]{1,19}")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_HINT: Final = "Write @-1h30m, @2026-11-27T10:00:00Z, or @ and milliseconds since 1970."
@@ -86,9 +84,8 @@ def parse_as_of(text: str) -> AsOfVersion | AsOfTime:
 
 
 def _parse_time(time: str, text: str, *, now_ms: TimestampMs) -> TimestampMs:
-    if time.startswith("-") and _DURATION.fullmatch(time[1:]):
-        ago_ms = sum(int(count) * _UNITS_MS[unit] for count, unit in _DURATION_PART.findall(time))
-        return TimestampMs(max(0, now_ms - ago_ms))
+    if time.startswith("-") and is_duration(time[1:]):
+        return TimestampMs(max(0, now_ms - parse_duration_ms(time[1:])))
     if time.isascii() and time.isdigit():
         return TimestampMs(_parse_number(time, f"{text!r} is no time", _TIME_HINT))
     timestamp_ms = _parse_instant(time)

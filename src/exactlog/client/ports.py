@@ -23,17 +23,24 @@ from exactlog.client.groups import (
     GroupListing,
     MemberSettings,
 )
+from exactlog.client.produced import ProducedRecord, ProducerIdentity
+from exactlog.client.transactions import (
+    TRANSACTION_TIMEOUT_MS_DEFAULT,
+    SharedTransaction,
+    TransactionAdmin,
+    TransactionalProducer,
+    TransactionPart,
+)
 from exactlog.core.codec.compression import Compression
 from exactlog.core.deltalog.append_terms import Committed, Conflicted, PayloadDiffers, Unavailable
 from exactlog.core.model.ids import (
     BrokerId,
     LeaderEpoch,
     Offset,
-    ProducerEpoch,
-    ProducerId,
     TimestampMs,
     TopicPartition,
 )
+from exactlog.core.model.isolation_level import IsolationLevel as IsolationLevel  # noqa: PLC0414  part of these ports
 from exactlog.core.record.batch_builder import NewRecord
 from exactlog.core.record.batch_format import BatchHeader
 from exactlog.core.record.record_format import Record
@@ -50,13 +57,6 @@ HIGH_WATERMARK: Final = Offset(-1)
 ACKS_ALL: Final = -1
 ACKS_LEADER: Final = 1
 ACKS_NONE: Final = 0
-
-
-class IsolationLevel(IntEnum):
-    """Whether records of transactions that are open or aborted are seen (KIP-98)."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,20 +177,6 @@ class ListedOffset(msgspec.Struct, frozen=True):
     offset: Offset | None
     timestamp_ms: TimestampMs
     leader_epoch: LeaderEpoch
-
-
-class ProducedRecord(msgspec.Struct, frozen=True):
-    """Where a record went; `offset` is None when the broker did not tell (acks=0, or a forgotten duplicate)."""
-
-    partition: int
-    offset: Offset | None
-
-
-class ProducerIdentity(msgspec.Struct, frozen=True):
-    """What an idempotent producer signs its batches with (KIP-98)."""
-
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
 
 
 class ConsumedRecord(msgspec.Struct, frozen=True):
@@ -412,7 +398,24 @@ class GroupConsumer(Protocol):
     async def __aexit__(self, *exception: object) -> None: ...
 
 
-class Client(Admin, GroupAdmin, Producer, Consumer, Protocol):
+class Transactional(Protocol):
+    """Writing in transactions."""
+
+    def transactional_producer(
+        self, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS_DEFAULT
+    ) -> TransactionalProducer:
+        """The producer of a transactional id, to be used as a context.
+
+        Args:
+            transactional_id: whoever takes the same id fences the one before.
+            timeout_ms: a transaction that is open for longer is aborted, and its producer fenced.
+        """
+
+    def join_transaction(self, transaction: SharedTransaction) -> TransactionPart:
+        """Write in a transaction that another process has begun, and will end (`begin_shared`)."""
+
+
+class Client(Admin, GroupAdmin, TransactionAdmin, Producer, Transactional, Consumer, Protocol):
     """A client of one cluster. It connects when first used; leaving the context closes it."""
 
     async def close(self) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self, TypedDict, Unpack
@@ -11,6 +11,7 @@ from exactlog.core.codec.compression import Compression
 from exactlog.core.deltalog.append_terms import AppendTerms, Committed, Unavailable
 from exactlog.core.deltalog.table_state import TableSnapshot
 from exactlog.core.model.errors import NotFoundError
+from exactlog.core.model.isolation_level import IsolationLevel
 from exactlog.core.record.batch_builder import NewRecord
 from exactlog.core.record.payload_crc import payload_crc
 from exactlog.core.record.record_format import Record
@@ -24,7 +25,10 @@ from exactlog.storage.table_reader import TableReader
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 
-_ISOLATIONS: Final = ("read_committed", "read_uncommitted")
+_ISOLATIONS: Final[Mapping[str, IsolationLevel]] = {
+    "read_committed": IsolationLevel.READ_COMMITTED,
+    "read_uncommitted": IsolationLevel.READ_UNCOMMITTED,
+}
 _NUMBER_MAX: Final = 2**63 - 1
 
 
@@ -115,6 +119,7 @@ class Partition:
         as_of_version: int | None = None,
         as_of_timestamp: int | None = None,
         isolation: Isolation = "read_committed",
+        include_control: bool = False,
     ) -> Iterator[Record]:
         """The records from an offset on, as of the newest version there is now or an earlier one.
 
@@ -123,7 +128,9 @@ class Partition:
             to_offset: where to stop, exclusive.
             as_of_version: as that delta version left the table.
             as_of_timestamp: as it was at that time, in milliseconds since 1970.
-            isolation: as there are no transactions of several partitions yet, both read the same.
+            isolation: with `read_committed`, records of aborted transactions are left out, and so is all from the first
+                one on that was open as of that version, for ever; `read_uncommitted` shows everything.
+            include_control: whether the markers that end transactions come too, which are no data.
 
         Raises:
             VersionExpiredError, VersionUnknownError: that version cannot be read.
@@ -132,7 +139,7 @@ class Partition:
             DamageError: the bytes are not what was committed.
         """
         self._check_open()
-        _check_isolation(isolation)
+        level = _check_isolation(isolation)
         _check_numbers(
             from_offset=from_offset,
             to_offset=to_offset,
@@ -145,7 +152,12 @@ class Partition:
             self._claim.writer.check()
         with self._reading:
             records = self._newest_table().read(
-                from_offset, to_offset, as_of_version=as_of_version, as_of_timestamp=as_of_timestamp
+                from_offset,
+                to_offset,
+                as_of_version=as_of_version,
+                as_of_timestamp=as_of_timestamp,
+                isolation=level,
+                include_control=include_control,
             )
         return self._one_by_one(records)
 
@@ -337,9 +349,11 @@ class Transaction:
             raise TransactionEndedError(f"the transaction was {self._end}", hint="begin another one")
 
 
-def _check_isolation(isolation: str) -> None:
-    if isolation not in _ISOLATIONS:
+def _check_isolation(isolation: str) -> IsolationLevel:
+    level = _ISOLATIONS.get(isolation)
+    if level is None:
         raise InvalidArgumentError(f"isolation {isolation!r} is none of {', '.join(_ISOLATIONS)}")
+    return level
 
 
 def _check_numbers(**numbers: object) -> None:

@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from exactlog.broker.answer_faults import AnswerFaults
 from exactlog.broker.api_table import ADVERTISED_VERSIONS
 from exactlog.broker.coordinator.groups import GroupCoordinator
+from exactlog.broker.coordinator.transaction_export import TransactionExport
+from exactlog.broker.coordinator.transactions import TransactionCoordinator
 from exactlog.broker.dispatch import Dispatcher
 from exactlog.broker.fetch_budget import FetchBudget
 from exactlog.broker.fetch_sessions import Sessions
@@ -121,6 +123,7 @@ class Node:
             self._parts = _Parts(self)
             self.cluster_id = self._parts.services.cluster_id
             self.host, self.port = await self._parts.server.start(self.config.host, self.config.port)
+            self._parts.start_coordinating()
         except BaseException:
             self.kill()
             raise
@@ -217,6 +220,20 @@ class _Parts:
             metrics=node.metrics_registry,
             new_topic_id=random_topic_id,
         )
+        self.producer_ids = ProducerIds(self.catalog, self._executor)
+        self.transactions = TransactionCoordinator(
+            config=config,
+            leader_epoch=leader_epoch,
+            topics=self.topics,
+            groups=self.groups,
+            rounds=self.committer,
+            timers=self.timers,
+            clock=node.clock,
+            metrics=node.metrics_registry,
+            producer_ids=self.producer_ids,
+            new_topic_id=random_topic_id,
+        )
+        self.export = self._make_export()
         self.services = self._assemble_services(leader_epoch)
         self.dispatcher = Dispatcher(self.services, node.faults)
         self.server = TcpServer(self.dispatcher, _network_limits(config), node.metrics_registry, node.clock)
@@ -229,6 +246,26 @@ class _Parts:
         self.upkeep = Upkeep(self.topics, node.clock)
         self._every(config.retention_check_interval_ms, self.upkeep.start_retention)
         self._every(_SWEEP_MS, self.upkeep.sweep)
+
+    def _make_export(self) -> TransactionExport | None:
+        """The readable copy of the transactions; none where everything is in memory."""
+        if self._node.config.data_dir is None:
+            return None
+        return TransactionExport(
+            self._node.filesystem,
+            self._root,
+            executor=self._executor,
+            timers=self.timers,
+            clock=self._node.clock,
+            read=self.transactions.descriptions,
+            mark=self.transactions.committed_offsets,
+        )
+
+    def start_coordinating(self) -> None:
+        """The socket is open: what was under way when the node last ended goes on."""
+        self.transactions.start()
+        if self.export is not None:
+            self.export.start()
 
     def _load_topics(self, leader_epoch: int) -> TopicRegistry:
         config = self._node.config
@@ -268,8 +305,9 @@ class _Parts:
             leader_epoch=leader_epoch,
             topics=self.topics,
             groups=self.groups,
+            transactions=self.transactions,
             rounds=self.committer,
-            producer_ids=ProducerIds(self.catalog, self._executor),
+            producer_ids=self.producer_ids,
             fetch_budget=FetchBudget(
                 config.fetch_bytes_in_flight_max, bytes_in_flight=lambda: self.server.pending_bytes
             ),
@@ -303,9 +341,12 @@ class _Parts:
         if self._node.faults is not None:
             self._node.faults.let_go()  # the server waits for answers that are late
         self.groups.resign()
+        self.transactions.resign()
         await self.server.stop(drain_ms=DRAIN_MS)
         await self.dispatcher.stop()
         await self.committer.flush()
+        if self.export is not None:
+            await self.export.close()
         await self.background.wait()
         self._close()
 

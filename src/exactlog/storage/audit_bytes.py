@@ -11,12 +11,12 @@ from exactlog.core.deltalog.checkpoint_format import Checkpoint, LeaderEpochEntr
 from exactlog.core.deltalog.commit_format import DeltaCommit, Operation
 from exactlog.core.log.producer_state import ProducerStates
 from exactlog.core.model.errors import DecodeError
-from exactlog.core.model.ids import Offset, ProducerId
+from exactlog.core.model.ids import Offset
 from exactlog.core.record.batch_format import BatchHeader
 from exactlog.core.record.control_record_format import decode_marker
 from exactlog.core.record.record_format import decode_records
 from exactlog.storage.audit_findings import Finding, Kind, OpenTransaction
-from exactlog.storage.audit_indexes import NOTHING_COUNTED, CountedRows
+from exactlog.storage.audit_indexes import NOTHING_COUNTED, CountedRows, aborted_rows_of
 from exactlog.storage.audit_segments import SegmentWalk
 from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.producer_entries import producers_of
@@ -51,7 +51,6 @@ class BytesAudit:
         self._counted = counted
         self._is_deep = is_deep
         self._producers: ProducerStates | None = None
-        self._open_transactions: dict[ProducerId, Offset] = {}  # by first offset, since they are met in that order
         self.walks: dict[str, SegmentWalk] = {}
 
     def begin(self) -> None:
@@ -73,6 +72,8 @@ class BytesAudit:
             faults_before, walk.data_crc = walk.faults, crc
             self._follow(walk, end=add.position + add.size, end_offset=add.offset_end + 1, named=named)
             crc, faults = walk.data_crc, faults + walk.faults - faults_before
+            if faults:  # at once: what follows may end a transaction that began in what is not there
+                self._forget_producers()
         if not faults and print_crc(crc) != commit.data_crc:
             self._tell_changed(adds, commit, crc)
             faults += 1
@@ -102,24 +103,31 @@ class BytesAudit:
                 continue
             if walk.max_timestamp != entry.max_timestamp:
                 return f"the greatest timestamp of {entry.name} is {walk.max_timestamp}, not {entry.max_timestamp}"
+            aborted = aborted_rows_of(entry)
+            if walk.aborted is not None and walk.aborted != aborted:
+                return (
+                    f"{entry.name} has {walk.aborted.count} aborted transactions, CRC {walk.aborted.crc:08x}, "
+                    f"not {aborted.count}, CRC {aborted.crc:08x}"
+                )
         if self._producers is None:
             self._take_up_producers(checkpoint)
             return None
         told = producers_of(checkpoint).snapshot()
         return find_producers_difference(told, checkpoint.open_transactions, self._producers)
 
-    @property
-    def first_undecided_offset(self) -> Offset | None:
-        """Where the oldest open transaction begins; None without one, or where that is not known."""
-        return next(iter(self._open_transactions.values()), None)
+    def stable_end_offset(self, end_offset: Offset) -> Offset | None:
+        """Below it every transaction is decided, as of that end; None where that is not known."""
+        if self._producers is None:
+            return None
+        undecided = self._producers.first_undecided_offset
+        return end_offset if undecided is None else undecided
 
     def open_transactions(self) -> tuple[OpenTransaction, ...]:
         """The transactions that are undecided now."""
-        producers = self._producers or ProducerStates()
         return tuple(
-            OpenTransaction(producer_id, entry.producer_epoch, first_offset)
-            for producer_id, first_offset in self._open_transactions.items()
-            if (entry := producers.get(producer_id)) is not None
+            OpenTransaction(entry.producer_id, entry.producer_epoch, entry.txn_start_offset)
+            for entry in (self._producers or ProducerStates()).open_transactions()
+            if entry.txn_start_offset is not None
         )
 
     def finish(self) -> Iterator[Finding]:
@@ -141,7 +149,10 @@ class BytesAudit:
 
     def _follow(self, walk: SegmentWalk, *, end: int, end_offset: int, named: Named) -> None:
         batches = walk.walk(end, end_offset, version=named.version, is_loss_allowed=named.is_loss_allowed)
+        faults_before = walk.faults
         for position, header in batches:
+            if walk.faults > faults_before:
+                self._forget_producers()
             leader_epoch = _epoch_at(named.leader_epochs, header.base_offset)
             if header.leader_epoch > leader_epoch:
                 message = f"a batch is of leader epoch {header.leader_epoch}, its offset is of epoch {leader_epoch}"
@@ -152,9 +163,7 @@ class BytesAudit:
             if self._is_deep:
                 _decode_all(walk, position, header, named)
             if self._producers is not None:
-                entry = self._producers.replay(header)
-                if entry is not None and entry.txn_start_offset is not None:
-                    self._open_transactions.setdefault(entry.producer_id, entry.txn_start_offset)
+                self._producers.replay(header)
 
     def _take_marker(self, walk: SegmentWalk, position: int, header: BatchHeader, named: Named) -> None:
         try:
@@ -165,21 +174,18 @@ class BytesAudit:
         for marker in markers:
             if marker is None:
                 continue
-            first_offset = self._open_transactions.pop(header.producer_id, None)
-            if not marker.is_commit and walk.indexes is not None:
-                walk.indexes.meet_abort(header.last_offset, header.producer_id, first_offset)
             if self._producers is not None:
-                self._producers.replay_marker(header, marker)
+                aborted = self._producers.replay_marker(header, marker)[1]
+                if aborted is not None:
+                    walk.take_abort(aborted)
+            elif not marker.is_commit:
+                walk.take_unknown_abort(header.last_offset)
 
     def _forget_producers(self) -> None:
         self._producers = None
-        self._open_transactions = {}
 
     def _take_up_producers(self, checkpoint: Checkpoint) -> None:
         self._producers = producers_of(checkpoint)
-        undecided = [entry for entry in self._producers.snapshot() if entry.txn_start_offset is not None]
-        undecided.sort(key=lambda entry: entry.txn_start_offset or 0)
-        self._open_transactions = {entry.producer_id: entry.txn_start_offset or Offset(0) for entry in undecided}
 
     def _tell_changed(self, adds: Sequence[Operation], commit: DeltaCommit, crc: int) -> None:
         message = f"the bytes of version {commit.version} have CRC {print_crc(crc)}, its delta commit says "

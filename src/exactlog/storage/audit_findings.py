@@ -177,8 +177,8 @@ MEANINGS: Final[dict[Kind, Meaning]] = {
     ),
     Kind.STABLE_OFFSET_WRONG: Meaning(
         Severity.DAMAGE,
-        "who reads only what is committed is shown records that are undecided",
-        "read no further than where that transaction begins; please report how it came about",
+        "who reads only what is committed is shown records that are undecided, or not all that are decided",
+        "read all records, and leave out what transactions left undecided; please report how it came about",
     ),
     Kind.BYTES_LOST: Meaning(
         Severity.NOTE,

@@ -9,10 +9,16 @@ from collections.abc import Iterator
 from typing import Final
 
 import crc32c
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
+from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.log_path import SegmentFileKind, parse_segment_file_name, print_segment_file_name
-from exactlog.core.log.aborted_index_format import ABORTED_INDEX_ROW_SIZE, decode_aborted_transactions
+from exactlog.core.log.aborted_index_format import (
+    ABORTED_INDEX_ROW_SIZE,
+    AbortedTransaction,
+    decode_aborted_transactions,
+    encode_aborted_transaction,
+)
 from exactlog.core.log.index_format import (
     INDEX_ROW_SIZE,
     TIME_INDEX_ROW_SIZE,
@@ -38,21 +44,47 @@ _ROW_SIZES: Final = {
 }
 
 
+class AbortedRows(Struct, frozen=True):
+    """How many aborted transactions a segment has, and the CRC-32C of their rows."""
+
+    count: int
+    crc: int
+
+    def followed_by(self, aborted: AbortedTransaction) -> "AbortedRows":
+        """With one more."""
+        return AbortedRows(self.count + 1, crc32c.crc32c(encode_aborted_transaction(aborted), self.crc))
+
+
+NO_ABORTED_ROWS: Final = AbortedRows(0, 0)
+
+
+def aborted_rows_of(entry: SegmentEntry) -> AbortedRows:
+    """What a checkpoint says of a segment's aborted transactions."""
+    if entry.aborted_entries is UNSET or entry.aborted_crc is UNSET:
+        return NO_ABORTED_ROWS
+    return AbortedRows(entry.aborted_entries, int(entry.aborted_crc, 16))
+
+
 class CountedRows(Struct, frozen=True):
     """What the newest checkpoint says of a segment's indexes.
 
     Attributes:
         rows: how many of its `.index` are good.
         time_rows: how many of its `.timeindex` are good.
+        aborted_rows: how many of its `.txnindex` are good.
         is_sealed: whether the segment had ended by then, so that its files have their trailers.
+        first_offset: the first one of all segments. Of a transaction that began before it a row may tell that it begins
+            later: it was made anew from what was left.
     """
 
     rows: int
     time_rows: int
+    aborted_rows: int
     is_sealed: bool
+    first_offset: int
 
 
-NOTHING_COUNTED: Final = CountedRows(0, 0, is_sealed=False)
+NOTHING_COUNTED: Final = CountedRows(0, 0, 0, is_sealed=False, first_offset=0)
 
 
 class SegmentIndexes:
@@ -72,22 +104,26 @@ class SegmentIndexes:
             )
             for kind, row_size in _ROW_SIZES.items()
         }
-        aborted = files[SegmentFileKind.ABORTED_INDEX]
         self._offsets = _Rows(files[SegmentFileKind.INDEX], SegmentFileKind.INDEX, counted.rows)
         self._times = _Rows(files[SegmentFileKind.TIME_INDEX], SegmentFileKind.TIME_INDEX, counted.time_rows)
-        self._aborted = _Rows(aborted, SegmentFileKind.ABORTED_INDEX, aborted.rows_that_are_there)
+        self._aborted = _Rows(files[SegmentFileKind.ABORTED_INDEX], SegmentFileKind.ABORTED_INDEX, counted.aborted_rows)
+        self._first_offset = counted.first_offset
         self._is_counted_as_sealed = counted.is_sealed
 
     def meet_batch(self, position: int, header: BatchHeader, max_timestamp: int) -> None:
-        """The next batch of the segment; `max_timestamp` is the greatest so far, this batch's included."""
+        """The next batch of the segment; `max_timestamp` is the greatest of its data so far, this batch's included."""
+        is_youngest = header.max_timestamp == max_timestamp and not header.is_control
         self._offsets.meet(position, header.base_offset - self._base)
-        self._times.meet(
-            header.last_offset - self._base, max_timestamp if header.max_timestamp == max_timestamp else _NO_VALUE
-        )
+        self._times.meet(header.last_offset - self._base, max_timestamp if is_youngest else _NO_VALUE)
 
-    def meet_abort(self, offset: int, producer_id: int, first_offset: int | None) -> None:
-        """A marker that aborts a transaction, which began at that offset (None: not known)."""
-        self._aborted.meet(offset, None if first_offset is None else (producer_id, first_offset), is_row_due=True)
+    def meet_abort(self, aborted: AbortedTransaction) -> None:
+        """The marker that aborts a transaction."""
+        is_whole = aborted.first_offset >= self._first_offset
+        self._aborted.meet(aborted.last_offset, aborted if is_whole else None)
+
+    def meet_unknown_abort(self, offset: int) -> None:
+        """A marker at this offset may abort a transaction, which one is not known."""
+        self._aborted.meet(offset, None)
 
     def skip_to(self, position: int, offset: int) -> None:
         """What lies before could not be walked: nothing is said of its rows."""
@@ -95,21 +131,18 @@ class SegmentIndexes:
         self._times.skip_to(offset - self._base)
         self._aborted.skip_to(offset)
 
-    def finish(self, *, end_offset: int, is_active: bool) -> Iterator[Finding]:
+    def finish(self, *, is_active: bool) -> Iterator[Finding]:
         """What is wrong, or missing, once all batches have been met.
 
         Args:
-            end_offset: of the segment.
-            is_active: whether it may still grow.
+            is_active: whether the segment may still grow.
         """
-        for rows in (self._offsets, self._times):
+        for rows in (self._offsets, self._times, self._aborted):
             faults = list(rows.finish())
             yield from faults
             if not faults and not is_active:
-                yield from rows.file.check_trailer(rows.count, is_due=self._is_counted_as_sealed)
-        yield from self._aborted.finish_before(end_offset)
-        if self._aborted.fault is None and not is_active:
-            yield from self._aborted.file.check_trailer(self._aborted.count, is_due=False)
+                is_due = self._is_counted_as_sealed and (rows is not self._aborted or rows.count > 0)
+                yield from rows.file.check_trailer(rows.count, is_due=is_due)
 
 
 class _IndexFile:
@@ -181,16 +214,12 @@ class _Rows:
         self.count = count
         self.fault: Finding | None = None
         self._met = 0
-        self._due = 0
         self._ignored_below = 0
         self._rows = self._read(kind)
         self._row = self._next()
 
-    def meet(self, point: int, value: object, *, is_row_due: bool = False) -> None:
+    def meet(self, point: int, value: object) -> None:
         """Something is at this point, and its row, if there is one, says this of it (None: whatever it says)."""
-        if self._row is None:
-            self._due += is_row_due and self.fault is None
-            return
         while (row := self._upcoming()) is not None and row[0] < point:
             self._pass()
         if row is not None and row[0] == point:
@@ -198,8 +227,6 @@ class _Rows:
                 self._fail("what it says of the batch it points to is not so")
             else:
                 self._advance()
-        else:
-            self._due += is_row_due
 
     def skip_to(self, point: int) -> None:
         """Nothing was met below this point, whatever is there."""
@@ -209,15 +236,7 @@ class _Rows:
         """What is wrong or missing where there should be as many rows as were counted."""
         while self._row is not None:
             self._pass()
-        yield from self._tell(self.count - self._met)
-
-    def finish_before(self, point: int) -> Iterator[Finding]:
-        """What is wrong or missing where there should be a row for all that was met; later rows do not matter yet."""
-        while self._row is not None and self._row[0] < point:
-            self._pass()
-        yield from self._tell(self._due)
-
-    def _tell(self, missing: int) -> Iterator[Finding]:
+        missing = self.count - self._met
         if self.fault is not None:
             yield self.fault
         elif missing > 0:
@@ -274,6 +293,6 @@ class _Rows:
                     )
                 case SegmentFileKind.ABORTED_INDEX:
                     for aborted in decode_aborted_transactions(rows):
-                        yield aborted.last_offset, (aborted.producer_id, aborted.first_offset)
+                        yield aborted.last_offset, aborted
                 case SegmentFileKind.LOG:
                     raise InvariantError("a segment is no index")

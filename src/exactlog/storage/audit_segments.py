@@ -6,11 +6,12 @@ from typing import Final
 
 import crc32c
 
+from exactlog.core.log.aborted_index_format import AbortedTransaction
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.ids import NO_TIMESTAMP
 from exactlog.core.record.batch_format import ATTRIBUTES_POSITION, BATCH_OVERHEAD, BatchHeader, decode_header
 from exactlog.storage.audit_findings import Findings, Kind, make_finding
-from exactlog.storage.audit_indexes import CountedRows, SegmentIndexes
+from exactlog.storage.audit_indexes import NO_ABORTED_ROWS, AbortedRows, CountedRows, SegmentIndexes
 from exactlog.storage.filesystem import File, Filesystem
 
 _logger = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class SegmentWalk:
         findings: what was wrong with it and its indexes.
         faults: how many findings so far are about its bytes.
         is_sound: whether every byte so far was there and was part of a whole batch.
+        aborted: the rows that its index of aborted transactions must have; None where they are not known.
     """
 
     def __init__(
@@ -62,12 +64,14 @@ class SegmentWalk:
         self.position = 0
         self.next_offset = base_offset
         self.max_timestamp: int = NO_TIMESTAMP
+        self._data_max_timestamp: int = NO_TIMESTAMP
         self.data_crc = 0
         self.batches = 0
         self.records = 0
         self.findings = Findings()
         self.faults = 0
         self.is_sound = True
+        self.aborted: AbortedRows | None = NO_ABORTED_ROWS
         self.indexes: SegmentIndexes | None = SegmentIndexes(filesystem, directory, name, counted)
 
     def walk(
@@ -98,6 +102,19 @@ class SegmentWalk:
             self._tell(_BrokenOffError(Kind.FILE_UNREADABLE, self.position, f"it cannot be read: {error}"), version)
             self.skip_to(end, end_offset)
 
+    def take_abort(self, aborted: AbortedTransaction) -> None:
+        """The batch that was walked last is the marker that aborts this transaction."""
+        if self.aborted is not None:
+            self.aborted = self.aborted.followed_by(aborted)
+        if self.indexes is not None:
+            self.indexes.meet_abort(aborted)
+
+    def take_unknown_abort(self, offset: int) -> None:
+        """A marker aborts a transaction, if there was one, of which nothing is known."""
+        self.aborted = None
+        if self.indexes is not None:
+            self.indexes.meet_unknown_abort(offset)
+
     def skip_to(self, position: int, offset: int) -> None:
         """Goes on from there, whatever lies before it."""
         self.is_sound = False
@@ -122,7 +139,7 @@ class SegmentWalk:
             return
         _logger.info("%s: %d batches", self._path, self.batches)
         if not self._is_absence_told:
-            for finding in self.indexes.finish(end_offset=self.next_offset, is_active=is_active):
+            for finding in self.indexes.finish(is_active=is_active):
                 self.findings.add(finding)
             surplus = 0 if self._file is None else self._file.size() - self.position
             if surplus > 0:
@@ -180,8 +197,10 @@ class SegmentWalk:
         self.batches += 1
         self.records += 0 if header.is_control else header.record_count
         self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
+        if not header.is_control:
+            self._data_max_timestamp = max(self._data_max_timestamp, header.max_timestamp)
         if self.indexes is not None:
-            self.indexes.meet_batch(position, header, self.max_timestamp)
+            self.indexes.meet_batch(position, header, self._data_max_timestamp)
         yield position, header
 
     def _take_crc(self, position: int, size: int) -> int:

@@ -19,7 +19,7 @@ from exactlog.storage.background import Lane
 from exactlog.storage.fault_points import CHECKPOINT_AFTER_DIRECTORY_SYNC, CHECKPOINT_RENAME
 from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.packing import PackingProgress, pack
-from exactlog.storage.producer_entries import to_checkpoint_entries
+from exactlog.storage.producer_entries import to_checkpoint_entries, to_open_transactions
 from exactlog.storage.segment import Segment
 from exactlog.storage.segment_index import NewRows
 from exactlog.storage.settings import FlushMode, LogSettings
@@ -98,7 +98,7 @@ class Checkpointer:
         return PreparedCheckpoint(
             producers.snapshot(),
             {segment.name: segment.details() for segment in segments},
-            [rows for segment in segments if segment.index.has_new_rows for rows in segment.index.take_new_rows()],
+            [rows for segment in segments if segment.has_new_rows for rows in segment.take_new_rows()],
             {segment.path: segment.size for segment in segments},
         )
 
@@ -116,7 +116,9 @@ class Checkpointer:
             for rows in prepared.new_rows:
                 rows.write(self._filesystem)
             checkpoint = snapshot.to_checkpoint(
-                segment_details=prepared.segments, producers=to_checkpoint_entries(prepared.producers)
+                segment_details=prepared.segments,
+                producers=to_checkpoint_entries(prepared.producers),
+                open_transactions=to_open_transactions(prepared.producers),
             )
             document = encode_checkpoint(checkpoint)
             name = print_checkpoint_name(snapshot.version)

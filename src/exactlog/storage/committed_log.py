@@ -11,13 +11,22 @@ from msgspec import Struct
 
 from exactlog.core.deltalog.commit_format import DecodedCommit
 from exactlog.core.deltalog.table_state import TableState
+from exactlog.core.log.aborted_index_format import AbortedTransaction
 from exactlog.core.log.producer_state import ProducerStates
 from exactlog.core.model.ids import DeltaVersion, Offset
+from exactlog.storage.aborted_transactions import find_aborted
 from exactlog.storage.background import Lane
 from exactlog.storage.checkpointer import Checkpointer, PreparedCheckpoint
 from exactlog.storage.filesystem import Buffer
 from exactlog.storage.group import Group
-from exactlog.storage.log_reading import FoundRecord, find_by_time, find_latest_in_time, read_batches
+from exactlog.storage.log_reading import (
+    FoundRecord,
+    bytes_between,
+    end_of_batches,
+    find_by_time,
+    find_latest_in_time,
+    read_batches,
+)
 from exactlog.storage.pending_versions import PendingVersion
 from exactlog.storage.removal import CHECKPOINTS_NEEDED, RemovedFiles, RemovedSegments
 from exactlog.storage.round import CommitWrite
@@ -60,7 +69,9 @@ class CommittedLog:
         producers: what the committed batches made of their producers.
         segments: in order of base offset, the last one active; empty before the first record.
         end_offset: the high watermark: the end of what is committed.
+        last_stable_offset: below it every transaction is decided, at most the high watermark; never goes back.
         size_bytes: how many bytes have been committed since it was opened; only grows.
+        has_aborted_transactions: whether there is, or was, any.
     """
 
     def __init__(
@@ -70,7 +81,11 @@ class CommittedLog:
         self.producers = opened.producers
         self.segments = opened.segments
         self.end_offset = opened.table.next_offset
+        undecided = opened.producers.first_undecided_offset
+        self._stable_end_offset: int = self.end_offset if undecided is None else undecided
+        self._move_stable_end()
         self.size_bytes = 0
+        self.has_aborted_transactions = any(len(segment.aborted) for segment in opened.segments)
         self._directory = directory
         self._files = files
         self._checkpointer = checkpointer
@@ -91,6 +106,14 @@ class CommittedLog:
             at_least_one_batch=at_least_one_batch,
         )
 
+    def end_of_batches(self, offset: int, content: Buffer) -> int:
+        """The offset behind the batches that `read` has just given from an offset on."""
+        return end_of_batches(self.segments, offset, content)
+
+    def bytes_between(self, start_offset: int, end_offset: int) -> int:
+        """How many bytes the batches between two offsets take; see `bytes_between`."""
+        return bytes_between(self.segments, start_offset, end_offset)
+
     def find_by_time(self, timestamp_ms: int, *, end_offset: int) -> FoundRecord | None:
         """The first record from the log start to below `end_offset` that is not older than a time."""
         return find_by_time(
@@ -106,8 +129,20 @@ class CommittedLog:
             self.segments, start_offset=self.table.log_start_offset, end_offset=min(end_offset, self.end_offset)
         )
 
+    def aborted_transactions(self, start_offset: Offset, end_offset: Offset) -> tuple[AbortedTransaction, ...]:
+        """The committed abort markers' transactions that reach into a range of offsets, by first offset.
+
+        Args:
+            start_offset: the first offset of the range; a transaction may have begun before it.
+            end_offset: its exclusive end; at most the last stable offset, else some may be missing.
+
+        Raises:
+            DamageError, OSError: the index of aborted transactions can neither be read nor made anew.
+        """
+        return find_aborted(self.segments, start_offset, end_offset)
+
     def watch(self, callback: Callable[[], None]) -> None:
-        """Calls back each time the end moves, or the partition fails, until `unwatch`."""
+        """Calls back each time the end or the last stable offset moves, or the partition fails, until `unwatch`."""
         self._watchers[callback] = None
 
     def unwatch(self, callback: Callable[[], None]) -> None:
@@ -129,12 +164,23 @@ class CommittedLog:
             group.segment.on_appended(header, position)
             if producer is not None:
                 self.producers.adopt(producer)
+        for aborted in group.aborted:
+            group.segment.aborted.append(aborted)
+            self.has_aborted_transactions = True
         self.end_offset = Offset(group.end_offset)
+        self._stable_end_offset = group.stable_end_offset
+        self._move_stable_end()
         self.size_bytes += group.size
+
+    def _move_stable_end(self) -> None:
+        """A transaction that began among removed records holds up nobody who reads what is left."""
+        self.last_stable_offset = Offset(max(self._stable_end_offset, self.table.log_start_offset))
 
     def publish(self, version: ClosedVersion, *, now_ms: int, is_current: bool) -> None:
         """Takes a version into the table; with `is_current`, nothing behind the version is committed yet."""
         self.table.replay(version.decoded)
+        stable_before = self.last_stable_offset
+        self._move_stable_end()
         self._checkpointer.count(len(version.write.content))
         change = version.pending.change
         if change is not None and change.removed:
@@ -148,6 +194,8 @@ class CommittedLog:
             prepared = self.prepare_checkpoint(self.table.version, now_ms=now_ms)
         if prepared is not None:
             self._checkpointer.write(self.table, prepared, now_ms=now_ms)
+        if self.last_stable_offset != stable_before:
+            self.notify()
 
     def prepare_checkpoint(self, version: DeltaVersion, *, now_ms: int) -> PreparedCheckpoint | None:
         """What a checkpoint of the version that ends where this log does would say; None when none is wanted."""
@@ -188,7 +236,7 @@ class CommittedLog:
         self.segments.append(segment)
 
     def _seal(self, segment: Segment) -> None:
-        rows = segment.index.take_new_rows(is_last=True)
+        rows = segment.take_new_rows(is_last=True)
 
         def work() -> bool:
             for new_rows in rows:
@@ -197,7 +245,7 @@ class CommittedLog:
 
         def then(is_written: bool | None) -> None:  # noqa: FBT001  the shape of a continuation
             if is_written:
-                segment.index.drop_memory()
+                segment.drop_memory()
 
         self._background.submit(work, then)
 

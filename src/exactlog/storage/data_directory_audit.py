@@ -26,7 +26,8 @@ from exactlog.storage.table_audit import audit_table
 
 _JOURNAL_NAME: Final = "catalog.db-journal"
 _UNFINISHED_DIRECTORIES: Final = (CREATING_DIRECTORY, DELETED_DIRECTORY)
-_KNOWN_NAMES: Final = frozenset({CATALOG_NAME, _JOURNAL_NAME, LOCK_NAME, *_UNFINISHED_DIRECTORIES})
+_EXPORT_DIRECTORY: Final = "transactions"  # a readable copy, which nothing reads back
+_KNOWN_NAMES: Final = frozenset({CATALOG_NAME, _JOURNAL_NAME, LOCK_NAME, _EXPORT_DIRECTORY, *_UNFINISHED_DIRECTORIES})
 _ATTEMPTS_MAX: Final = 5
 """How often the catalog may change while it is read: a broker writes it when a topic is made or deleted."""
 

@@ -38,6 +38,7 @@ class DeltaHead:
         self._timestamp_ms = parse_timestamp(table.timestamp) if table.timestamp else TimestampMs(0)
         self._next_offset = table.next_offset
         self._log_start_offset = table.log_start_offset
+        self._last_stable_offset = table.last_stable_offset
         origin = table.origins.get(settings.node_id)
         self._origin_seq = origin.last_seq if origin is not None else 0
 
@@ -54,6 +55,9 @@ class DeltaHead:
         end_offset = Offset(groups[-1].end_offset) if groups else self._next_offset
         if change.log_start_offset is not None:
             self._log_start_offset = Offset(change.log_start_offset)
+        # That of this version's end: in `interval` and `none` more may be committed by now. What has been told stays.
+        stable_end_offset = groups[-1].stable_end_offset if groups else self._last_stable_offset
+        last_stable_offset = Offset(max(stable_end_offset, self._last_stable_offset, self._log_start_offset))
         txn_id = print_round_txn_id(
             node_id=BrokerId(self._settings.node_id), now_ms=TimestampMs(now_ms), sequence=version
         )
@@ -64,7 +68,7 @@ class DeltaHead:
             operations=(*self._adds(groups), *map(self._remove, change.removed)),
             checkpoint_hint=is_checkpoint_due(version, interval=self._settings.checkpoint_interval),
             end_offset=end_offset,
-            last_stable_offset=end_offset,
+            last_stable_offset=last_stable_offset,
             log_start_offset=self._log_start_offset,
             leader_epoch=LeaderEpoch(self._settings.leader_epoch),
             data_crc=print_crc(data_crc),
@@ -75,6 +79,7 @@ class DeltaHead:
         self._version = version
         self._timestamp_ms = timestamp_ms
         self._next_offset = end_offset
+        self._last_stable_offset = last_stable_offset
         self._chain_crc = encoded.chain_crc
         write = CommitWrite(version, print_commit_name(version), encoded.document, txn_id)
         return write, DecodedCommit(commit, encoded.chain_crc)

@@ -8,7 +8,9 @@ import crc32c
 from msgspec import Struct
 
 from exactlog.core.deltalog.append_terms import AppendTerms
+from exactlog.core.log.aborted_index_format import AbortedTransaction
 from exactlog.core.log.producer_state import ProducerEntry
+from exactlog.core.model.ids import Offset
 from exactlog.core.record.batch_format import BatchHeader
 from exactlog.storage.filesystem import Buffer
 from exactlog.storage.round import SegmentWrite
@@ -30,9 +32,25 @@ class AddRange(Struct, frozen=True, gc=False):
 
 
 class Group:
-    """Batches that follow each other in one segment; offsets and positions are fixed when they join."""
+    """Batches that follow each other in one segment; offsets and positions are fixed when they join.
 
-    __slots__ = ("_own_adds", "base_offset", "batches", "buffers", "end_offset", "position", "segment", "size")
+    Attributes:
+        first_undecided_offset: where the oldest transaction begins that is open at the end of the group; None without
+            one. To be set by whoever lets batches join.
+    """
+
+    __slots__ = (
+        "_own_adds",
+        "aborted",
+        "base_offset",
+        "batches",
+        "buffers",
+        "end_offset",
+        "first_undecided_offset",
+        "position",
+        "segment",
+        "size",
+    )
 
     def __init__(self, segment: Segment, *, position: int, base_offset: int) -> None:
         self.segment = segment
@@ -43,6 +61,9 @@ class Group:
         self.buffers: list[Buffer] = []
         self.batches: list[tuple[BatchHeader, int, ProducerEntry | None]] = []
         """Each batch's header with its final offsets, its position in the segment, and what it made of its producer."""
+        self.aborted: list[AbortedTransaction] = []
+        """The transactions whose abort markers are among the batches, in their order."""
+        self.first_undecided_offset: Offset | None = None
         self._own_adds: list[AddRange] = []
         """The appends on terms, in order; what lies between them is the node's."""
 
@@ -50,6 +71,11 @@ class Group:
     def is_new_segment(self) -> bool:
         """Whether the segment begins with this group."""
         return self.position == 0
+
+    @property
+    def stable_end_offset(self) -> int:
+        """Below it every transaction is decided, as of the group's end."""
+        return self.end_offset if self.first_undecided_offset is None else self.first_undecided_offset
 
     def add(self, header: BatchHeader, batch: Buffer, producer: ProducerEntry | None) -> None:
         """Lets one batch join; its header and bytes carry their final offsets already."""

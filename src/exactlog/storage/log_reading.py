@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from exactlog.core.model.ids import NO_TIMESTAMP
+from exactlog.core.record.batch_format import decode_header
 from exactlog.core.record.record_format import decode_records
 from exactlog.storage.filesystem import Buffer
 from exactlog.storage.segment import Segment
@@ -57,20 +59,49 @@ def find_by_time(
             if header.is_control or header.last_offset < start_offset:
                 continue
             for record in decode_records(segment.read_batch(position, header)):
-                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
+                if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < end_offset:
                     return FoundRecord(record.offset, record.timestamp_ms, header.leader_epoch)
     return None
 
 
 def find_latest_in_time(segments: Sequence[Segment], *, start_offset: int, end_offset: int) -> FoundRecord | None:
     """The record in that range with the greatest timestamp; the first of several (KIP-734)."""
-    for youngest in sorted({segment.max_timestamp for segment in segments}, reverse=True):
-        if youngest < 0:
+    if start_offset >= end_offset:
+        return None
+    latest: int = NO_TIMESTAMP
+    for segment in sorted(segments, key=lambda segment: segment.max_timestamp, reverse=True):
+        if segment.max_timestamp <= latest:
             break
-        found = find_by_time(segments, youngest, start_offset=start_offset, end_offset=end_offset)
-        if found is not None:
-            return found
-    return None
+        if segment.base_offset < end_offset and segment.next_offset > start_offset:
+            latest = max(latest, segment.latest_time(start_offset=start_offset, end_offset=end_offset))
+    if latest < 0:
+        return None
+    return find_by_time(segments, latest, start_offset=start_offset, end_offset=end_offset)
+
+
+def bytes_between(segments: Sequence[Segment], start_offset: int, end_offset: int) -> int:
+    """How many bytes the batches take from the one that holds an offset up to another offset.
+
+    Raises:
+        DamageError, OSError: as `read_batches`.
+    """
+    size = 0
+    for segment in segments if start_offset < end_offset else ():
+        if segment.next_offset <= start_offset or segment.base_offset >= end_offset:
+            continue
+        end = segment.size if end_offset >= segment.next_offset else segment.locate(end_offset)[0]
+        start = segment.locate(start_offset)[0] if start_offset > segment.base_offset else 0
+        size += end - start
+    return size
+
+
+def end_of_batches(segments: Sequence[Segment], offset: int, content: Buffer) -> int:
+    """The offset behind the batches that `read_batches` has just read from an offset on."""
+    if not len(content):
+        return offset
+    first_offset = decode_header(content).base_offset
+    segment = segments[segment_of(segments, first_offset)]
+    return segment.offset_at(segment.locate(first_offset)[0] + len(content))
 
 
 def _base_offset(segment: Segment) -> int:

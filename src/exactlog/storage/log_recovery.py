@@ -25,9 +25,11 @@ from exactlog.core.deltalog.log_path import print_commit_name, print_temporary_n
 from exactlog.core.deltalog.table_state import TableState
 from exactlog.core.deltalog.timestamps import parse_timestamp
 from exactlog.core.log.producer_state import ProducerStates
-from exactlog.core.model.errors import DamageError
+from exactlog.core.model.errors import DamageError, DecodeError
 from exactlog.core.model.ids import DeltaVersion, LeaderEpoch, Offset
 from exactlog.core.record.batch_format import BatchHeader
+from exactlog.core.record.control_record_format import TransactionMarker
+from exactlog.storage.aborted_transactions import rebuild_aborted
 from exactlog.storage.checkpoint_choice import choose_checkpoint
 from exactlog.storage.delta_log_files import DeltaLogFiles
 from exactlog.storage.fault_points import RECOVERY_AFTER_TRUNCATE, RECOVERY_BEFORE_TRUNCATE
@@ -38,7 +40,13 @@ from exactlog.storage.partition_history import RESTORE_BYTES, RESTORE_DOCUMENT, 
 from exactlog.storage.producer_entries import producers_of
 from exactlog.storage.segment import Segment, SegmentFiles
 from exactlog.storage.settings import FlushMode, recorded_flush_mode
-from exactlog.storage.version_bytes import PlacedBatch, UnusableBytesError, check_added_bytes, find_valid_tail
+from exactlog.storage.version_bytes import (
+    PlacedBatch,
+    UnusableBytesError,
+    check_added_bytes,
+    find_valid_tail,
+    marker_of,
+)
 from exactlog.storage.whole_files import publish_new, sync_names
 
 _logger = logging.getLogger(__name__)
@@ -100,6 +108,7 @@ def recover(
         recovery.replay_commits()
         recovery.finish_publications()
         recovery.adopt_tail()
+        recovery.mend_aborted_indexes()
         recovery.cut_off()
         recovery.keep_names()
     except DamageError as error:
@@ -208,9 +217,11 @@ class _Recovery:
         if removed:
             self.log.segments = [segment for segment in self.log.segments if segment.name not in removed]
         for batch in batches:
+            segment = None
             if batch.segment not in removed:
-                self._segment_of(batch).on_appended(batch.header, batch.position)
-            self._follow_producer(batch.header)
+                segment = self._segment_of(batch)
+                segment.on_appended(batch.header, batch.position)
+            self._follow_producer(batch.header, batch.marker, segment)
         self.log.replayed_versions += 1
         self.log.replayed_bytes += sum(batch.header.size_bytes for batch in batches)
 
@@ -269,17 +280,30 @@ class _Recovery:
         for found in find_valid_tail(file, segment.size, next_offset=next_offset, leader_epoch=leader_epoch):
             if self._tail_epoch_max is not None and found.header.leader_epoch > self._tail_epoch_max:
                 break
+            try:
+                marker = marker_of(found)
+            except DecodeError:
+                break
             if group.size == group.position == 0:
                 self._begin_segment(segment)
             group.add(found.header, found.content, None)
             group.buffers.clear()  # they are on the disk
             segment.on_appended(found.header, found.position)
-            self._follow_producer(found.header)
+            self._follow_producer(found.header, marker, segment)
+            group.first_undecided_offset = self.log.producers.first_undecided_offset
             self.log.adopted_crc = crc32c.crc32c(found.content, self.log.adopted_crc)
             self.log.adopted_leader_epoch = found.header.leader_epoch
         if group.size:
             self.log.adopted.append(group)
         return group
+
+    def mend_aborted_indexes(self) -> None:
+        """Makes the indexes of aborted transactions anew that are not as the checkpoint says."""
+        segments = self.log.segments
+        damaged = [segment for segment in segments if not segment.aborted.is_good()]
+        rebuild_aborted(segments, damaged)
+        for segment in damaged:
+            segment.aborted.write_anew(self._filesystem, is_sealed=segment is not segments[-1])
 
     def cut_off(self) -> None:
         """Removes what is behind the end: torn or unacknowledged bytes, segments of no version, temporary files."""
@@ -295,6 +319,7 @@ class _Recovery:
         if not segments:
             return
         active = segments[-1]
+        active.aborted.cut_file(self._filesystem)
         surplus = self._filesystem.file_size(active.path) - active.size
         if surplus > 0:
             _logger.warning("%s: %d bytes of no delta version are cut off %s", self._name, surplus, active.name)
@@ -324,6 +349,11 @@ class _Recovery:
             self.log.segments[-1].seal_now()
         self.log.segments.append(segment)
 
-    def _follow_producer(self, header: BatchHeader) -> None:
+    def _follow_producer(self, header: BatchHeader, marker: TransactionMarker | None, segment: Segment | None) -> None:
+        """What a batch makes of its producer; and of the index of its segment, unless that is removed."""
         if not header.is_control:
             self.log.producers.replay(header)
+        elif marker is not None:
+            _, aborted = self.log.producers.replay_marker(header, marker)
+            if aborted is not None and segment is not None:
+                segment.aborted.append(aborted)

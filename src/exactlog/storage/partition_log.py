@@ -20,8 +20,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
-
 from exactlog.core.deltalog.append_terms import (
     Accepted,
     AppendTerms,
@@ -33,25 +31,25 @@ from exactlog.core.deltalog.append_terms import (
     TermsRefused,
 )
 from exactlog.core.deltalog.table_state import TableState
-from exactlog.core.log.producer_state import Duplicate, Fresh, Refused
+from exactlog.core.log.producer_state import Duplicate, Fresh, ProducerEntry, Refused
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
-from exactlog.core.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs, TopicPartition
+from exactlog.core.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from exactlog.core.model.metrics import Counter
-from exactlog.core.record.batch_format import BatchHeader, assign, decode_header, set_log_append_time
+from exactlog.core.record.batch_format import BatchHeader, decode_header
+from exactlog.core.record.control_record_format import TransactionMarker, build_marker_batch
+from exactlog.storage.append_outcome import Appended, AppendRefused
 from exactlog.storage.background import Lane
 from exactlog.storage.checkpointer import Checkpointer
 from exactlog.storage.committed_log import CarriedGroups, ClosedVersion, CommittedLog, OpenedLog
 from exactlog.storage.delta_head import NO_CHANGE, DeltaHead
-from exactlog.storage.group import Group
-from exactlog.storage.head_segment import HeadSegment
+from exactlog.storage.log_head import LogHead
 from exactlog.storage.pending_versions import PendingVersion, PendingVersions, TableChange
 from exactlog.storage.removal import Retention, find_retained_start
 from exactlog.storage.round import (
     ForeignVersion,
     GroupWrite,
     PartitionWrite,
-    SegmentWrite,
     StorageRefused,
     Stored,
     SyncFailed,
@@ -59,7 +57,10 @@ from exactlog.storage.round import (
 )
 from exactlog.storage.segment import Segment, SegmentFiles
 from exactlog.storage.settings import FlushMode, LogSettings
+from exactlog.storage.unsynced_segments import UnsyncedSegments
 from exactlog.storage.waiting import WaitCallback, Waiting
+
+__all__ = ["HIGH_WATERMARK", "AppendRefused", "Appended", "PartitionLog"]
 
 _logger = logging.getLogger(__name__)
 
@@ -67,20 +68,6 @@ _RETIRE_POLL_S = 0.001
 
 HIGH_WATERMARK = -1
 """Instead of an offset to remove up to: all that is committed."""
-
-
-class Appended(Struct, frozen=True, gc=False):
-    """The batch has its place, now or since an earlier try; to be told once it is committed."""
-
-    base_offset: Offset
-    log_append_time_ms: TimestampMs
-
-
-class AppendRefused(Struct, frozen=True, gc=False):
-    """The batch may not be appended; nothing was."""
-
-    error_code: ErrorCode
-    message: str
 
 
 class PartitionLog:
@@ -117,9 +104,7 @@ class PartitionLog:
         self._versions = PendingVersions(opened.table.version)
         self._in_flight: list[CarriedGroups] = []
         self._publishing: list[ClosedVersion] = []
-        self._forming_bytes = 0
-        self._unsynced: dict[Segment, bool] = {}
-        self._is_syncing = False
+        self._unsynced = UnsyncedSegments(self._name, directory)
         self._waiting = Waiting()
         self._waiting_for_version = Waiting()
         self._reset_decisions()
@@ -129,8 +114,7 @@ class PartitionLog:
         if not self._publishing:
             self._delta_head = DeltaHead(self.table, self.settings)
         self._ids = DecidedIds(self.table, node_id=self.settings.node_id)
-        self._head_producers = self.committed.producers.copy()
-        self._head_offset = self.committed.end_offset
+        self._head = LogHead(self.committed, self._versions, files=self._files, directory=self.directory)
         self._head_log_start = self.table.log_start_offset
         self._head_metadata = self.table.metadata
         self._segments_leaving = 0  # of the first ones, by removals that are decided
@@ -139,8 +123,6 @@ class PartitionLog:
             if version.pending.change is not None:
                 self._segments_leaving += len(version.pending.change.removed)
                 self._head_metadata = version.pending.change.metadata or self._head_metadata
-        self._open_group: Group | None = None
-        self._head_segment = HeadSegment(self.committed.active_segment())
 
     # --- what readers see ---------------------------------------------------------------------------------------
 
@@ -166,20 +148,35 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """The first offset a read_committed reader may not see."""
-        return self.committed.end_offset
+        """The first offset a read_committed reader may not see: all below it is decided."""
+        return self.committed.last_stable_offset
 
     # --- appending ----------------------------------------------------------------------------------------------
 
-    def append(self, header: BatchHeader, batch: memoryview, *, now_ms: int) -> Appended | AppendRefused:
+    def append(
+        self,
+        header: BatchHeader,
+        batch: memoryview,
+        *,
+        now_ms: int,
+        is_client: bool = True,
+        is_verified: bool = False,
+        supports_epoch_bump: bool = False,
+    ) -> Appended | AppendRefused:
         """Gives a validated batch its offsets, or the answer an earlier try got, or says why not.
 
         `batch` must be writable and stay untouched by others afterwards. Whatever the outcome, it may be told only once
-        `when_committed` calls back.
+        `when_committed` calls back. The rules, and what the last three arguments say: `ProducerStates.decide`.
         """
         if self.failure is not None:
             return AppendRefused(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
-        decision = self._head_producers.decide(header, log_is_empty_forever=self._head_offset == 0)
+        decision = self._head.producers.decide(
+            header,
+            log_is_empty_forever=self._head.offset == 0,
+            is_client=is_client,
+            is_verified=is_verified,
+            supports_epoch_bump=supports_epoch_bump,
+        )
         match decision:
             case Fresh():
                 pass
@@ -187,7 +184,44 @@ class PartitionLog:
                 return Appended(first.offset_start, first.timestamp)
             case Refused(error_code=code, message=message):
                 return AppendRefused(code, message)
-        return self._place(header, batch, now_ms=now_ms)
+        return self._append(header, batch, now_ms=now_ms)
+
+    def append_marker(
+        self,
+        marker: TransactionMarker,
+        *,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        transaction_version: int,
+        now_ms: int,
+    ) -> Appended | AppendRefused:
+        """Ends the producer's transaction here, as its coordinator has decided, or says why not.
+
+        As with `append` the outcome may be told only once `when_committed` calls back. The rules, and what the
+        arguments say: `ProducerStates.judge_marker`.
+        """
+        if self.failure is not None:
+            return AppendRefused(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
+        judged = self._head.producers.judge_marker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=transaction_version,
+        )
+        if isinstance(judged, Refused):
+            return AppendRefused(judged.error_code, judged.message)
+        batch = build_marker_batch(
+            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=TimestampMs(now_ms)
+        )
+        return self._append(decode_header(batch), memoryview(batch), now_ms=now_ms, marker=marker)
+
+    def has_open_transaction(self, producer_id: ProducerId, producer_epoch: ProducerEpoch) -> bool:
+        """Whether a transaction of the producer at that epoch is open here, by what is decided."""
+        return self._head.producers.has_open_transaction(producer_id, producer_epoch)
+
+    def open_transactions(self) -> list[ProducerEntry]:
+        """The producers whose transactions are open here, by what is decided; the oldest transaction first."""
+        return self._head.producers.open_transactions()
 
     def append_on_terms(
         self, header: BatchHeader, batch: memoryview, terms: AppendTerms, *, now_ms: int
@@ -210,42 +244,31 @@ class PartitionLog:
             case Conflicted():
                 self._conflicts.inc()
                 self._versions.close()  # so that the actual version can be expected next
-                self._open_group = None
+                self._head.open_group = None
                 return judged
             case _:
                 return judged
-        placed = self._place(header, batch, now_ms=now_ms)
-        committed = Committed(versions.newest, placed.base_offset, self._head_offset - 1)
-        if self._open_group is not None and (terms.txn_id is not None or terms.origin_id is not None):
-            self._open_group.mark_last_as_own(terms, origin_seq=judged.origin_seq)
+        placed = self._append(header, batch, now_ms=now_ms)
+        committed = Committed(versions.newest, placed.base_offset, self._head.offset - 1)
+        group = self._head.open_group
+        if group is not None and (terms.txn_id is not None or terms.origin_id is not None):
+            group.mark_last_as_own(terms, origin_seq=judged.origin_seq)
             self._ids.decide(terms, judged, committed)
         return committed
 
-    def _place(self, header: BatchHeader, batch: memoryview, *, now_ms: int) -> Appended:
-        """Gives a batch its offsets and lets it join the forming group."""
-        append_time = NO_TIMESTAMP
-        if self.settings.log_append_time:
-            append_time = TimestampMs(now_ms)
-            set_log_append_time(batch, 0, timestamp_ms=append_time)
-            header = decode_header(batch)
-        leader_epoch = LeaderEpoch(self.settings.leader_epoch)
-        assign(batch, 0, base_offset=self._head_offset, leader_epoch=leader_epoch)
-        placed = header.placed(base_offset=self._head_offset, leader_epoch=leader_epoch)
-        producer = self._head_producers.replay(placed)
-        group = self._group_for(placed)
-        group.add(placed, batch, producer)
-        self._head_segment.append(placed)
-        self._head_offset = Offset(group.end_offset)
-        self._forming_bytes += len(batch)
+    def _append(
+        self, header: BatchHeader, batch: memoryview, *, now_ms: int, marker: TransactionMarker | None = None
+    ) -> Appended:
+        appended = self._head.append(header, batch, self.settings, now_ms=now_ms, marker=marker)
         self._mark_dirty(self, len(batch))
-        return Appended(placed.base_offset, append_time)
+        return appended
 
     def when_committed(self, callback: WaitCallback) -> None:
         """Calls back when all that is decided by now is committed, or has failed; at once when it already is."""
-        if self._head_offset == self.committed.end_offset:
+        if self._head.offset == self.committed.end_offset:
             callback(ErrorCode.NONE)
         else:
-            self._waiting.add(self._head_offset, callback)
+            self._waiting.add(self._head.offset, callback)
 
     def when_published(self, callback: WaitCallback) -> None:
         """Calls back when all that is decided by now is published, or has failed; at once when it already is."""
@@ -254,22 +277,6 @@ class PartitionLog:
         else:
             self._waiting_for_version.add(self._versions.newest, callback)
             self._mark_dirty(self, 0)
-
-    def _group_for(self, header: BatchHeader) -> Group:
-        """The open group, or a new one; in a new segment, when the batch would not fit the old one."""
-        if not self._head_segment.has_room_for(header, self.settings):
-            self._begin_head_segment(header.base_offset)
-        elif self._open_group is not None:
-            return self._open_group
-        head = self._head_segment
-        group = Group(head.segment, position=head.position, base_offset=header.base_offset)
-        self._versions.open().groups.append(group)
-        self._open_group = group
-        return group
-
-    def _begin_head_segment(self, base_offset: int) -> None:
-        self._head_segment = HeadSegment(self._files.new(self.directory, base_offset=base_offset))
-        self._open_group = None
 
     # --- removing -----------------------------------------------------------------------------------------------
 
@@ -322,14 +329,14 @@ class PartitionLog:
     def _segments_below(self, offset: int) -> list[Segment]:
         """The segments with nothing but records below an offset; the active one only where nothing is under way."""
         segments = self.segments[self._segments_leaving :]
-        if segments and offset == self.committed.end_offset == self._head_offset:
-            self._begin_head_segment(offset)
+        if segments and offset == self.committed.end_offset == self._head.offset:
+            self._head.begin_segment(offset)
             return segments
         return [segment for segment in segments[:-1] if segment.next_offset <= offset]
 
     def _change(self, change: TableChange) -> None:
         self._versions.change(change)
-        self._open_group = None
+        self._head.open_group = None
         self._mark_dirty(self, 0)
 
     # --- rounds -------------------------------------------------------------------------------------------------
@@ -341,7 +348,7 @@ class PartitionLog:
 
     @property
     def _has_round_work(self) -> bool:
-        return bool(self._versions if self._publishes_in_round else self._forming_bytes)
+        return bool(self._versions if self._publishes_in_round else self._head.forming_bytes)
 
     def take_write(self, *, now_ms: int) -> PartitionWrite | None:
         """Closes what is forming and hands it to a round; None when there is nothing, or a publication comes first."""
@@ -359,9 +366,8 @@ class PartitionLog:
             )
             for carried in self._in_flight
         ]
-        size_bytes, self._forming_bytes, self._open_group = self._forming_bytes, 0, None
         is_durable = self.settings.flush_mode is FlushMode.COMMIT
-        return PartitionWrite(self._name, self.directory, writes, size_bytes, is_durable)
+        return PartitionWrite(self._name, self.directory, writes, self._head.take_forming(), is_durable)
 
     def complete_write(self, outcome: WriteOutcome, *, now_ms: int) -> None:
         """Takes in how the round ended; a failed sync ends the node and never arrives here."""
@@ -418,21 +424,15 @@ class PartitionLog:
 
     def take_sync(self) -> PartitionWrite | None:
         """What is committed and not yet synced (`interval`), as a round that writes nothing and syncs it."""
-        unsynced, self._unsynced = self._unsynced, {}
-        if not unsynced:
-            return None
-        writes = [SegmentWrite(segment.path, segment.size, [], is_new) for segment, is_new in unsynced.items()]
-        self._is_syncing = True
-        group = GroupWrite(writes, None)
-        return PartitionWrite(self._name, self.directory, [group], size_bytes=0, durable=True)
+        return self._unsynced.take()
 
     def complete_sync(self) -> None:
         """The sync has ended well; a failed one ends the node."""
-        self._is_syncing = False
+        self._unsynced.is_syncing = False
 
     def expire_producers(self, *, now_ms: int, expiration_ms: int) -> None:
         """Forgets the producers that have been silent for so long (`producer.id.expiration.ms`)."""
-        for producers in (self._head_producers, self.committed.producers):
+        for producers in (self._head.producers, self.committed.producers):
             producers.expire(now_ms=TimestampMs(now_ms), expiration_ms=expiration_ms)
 
     def fail(self, reason: str) -> None:
@@ -447,21 +447,19 @@ class PartitionLog:
         while self._is_busy:  # noqa: ASYNC110  once in a topic's life; an event would live in every round
             await asyncio.sleep(_RETIRE_POLL_S)
         await self._background.wait()
-        self._unsynced = {}
+        self._unsynced.clear()
         self._reset_head(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     @property
     def _is_busy(self) -> bool:
         """Whether a round writes to the partition's files, or is going to."""
-        return bool(self._has_round_work or self._in_flight or self._publishing or self._is_syncing)
+        return bool(self._has_round_work or self._in_flight or self._publishing or self._unsynced.is_syncing)
 
     def _close(self, pending: PendingVersion, *, now_ms: int) -> ClosedVersion:
         pending.is_closed = True
-        crc = pending.crc
-        for group in pending.uncommitted_groups:
-            crc = group.data_crc(crc)
-        change = pending.change if pending.change is not None else NO_CHANGE
-        write, decoded = self._delta_head.close(pending.groups, data_crc=crc, now_ms=now_ms, change=change)
+        write, decoded = self._delta_head.close(
+            pending.groups, data_crc=pending.data_crc, now_ms=now_ms, change=pending.change or NO_CHANGE
+        )
         if write.version != pending.number:
             raise InvariantError(f"{self._name}: version {pending.number} was decided and becomes {write.version}")
         return ClosedVersion(pending, write, decoded)
@@ -471,7 +469,7 @@ class PartitionLog:
             for group in carried.groups:
                 self.committed.commit(group)
                 if self.settings.flush_mode is FlushMode.INTERVAL:
-                    self._unsynced[group.segment] = self._unsynced.get(group.segment, False) or group.is_new_segment
+                    self._unsynced.add(group.segment, is_new=group.is_new_segment)
                 if carried.version is None:
                     self._versions.commit_next()
             if carried.version is not None:
@@ -491,8 +489,7 @@ class PartitionLog:
         self, error: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR, *, put_back: Sequence[PendingVersion] = ()
     ) -> None:
         """Forgets what is decided and not committed: its bytes are cut off or were never written."""
-        self._mark_dirty(self, -self._forming_bytes)
-        self._forming_bytes = 0
+        self._mark_dirty(self, -self._head.forming_bytes)
         self._versions.reset(self.table.version + len(self._publishing), put_back)
         self._reset_decisions()
         for callback in [*self._waiting.take_all(), *self._waiting_for_version.take_all()]:

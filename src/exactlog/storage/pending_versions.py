@@ -42,6 +42,14 @@ class PendingVersion:
         """The groups that no round has carried out yet."""
         return self.groups[self.committed :]
 
+    @property
+    def data_crc(self) -> int:
+        """CRC-32C of the bytes of all groups."""
+        crc = self.crc
+        for group in self.uncommitted_groups:
+            crc = group.data_crc(crc)
+        return crc
+
 
 class PendingVersions:
     """The queue of a partition's pending versions.

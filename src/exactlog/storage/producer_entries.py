@@ -48,3 +48,15 @@ def to_checkpoint_entries(entries: Iterable[ProducerEntry]) -> tuple[checkpoint_
         )
         for entry in entries
     )
+
+
+def to_open_transactions(entries: Iterable[ProducerEntry]) -> tuple[checkpoint_format.OpenTransactionEntry, ...]:
+    """The `open_transactions[]` of a checkpoint, in the order of their beginnings."""
+    found = [
+        checkpoint_format.OpenTransactionEntry(
+            producer_id=entry.producer_id, producer_epoch=entry.producer_epoch, first_offset=entry.txn_start_offset
+        )
+        for entry in entries
+        if entry.txn_start_offset is not None
+    ]
+    return tuple(sorted(found, key=lambda transaction: transaction.first_offset))

@@ -175,6 +175,8 @@ class RoundCommitter:
         if self._flush_mode is not FlushMode.COMMIT:
             self._note_unpublished(dirty)
         if not round_:
+            if self._has_work:  # who gathered for this round wants another one
+                self._need_round()
             return
         partitions = [partition for partition, _ in round_]
         writes = [write for _, write in round_]

@@ -8,6 +8,9 @@ has the offset it says, so a damaged index costs a rebuild of itself and never a
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from msgspec import UNSET
 
 from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.log_path import print_segment_file_name
@@ -17,11 +20,15 @@ from exactlog.core.model.errors import DamageError, DecodeError, InvariantError
 from exactlog.core.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from exactlog.core.model.limits import INDEX_INTERVAL_BYTES
 from exactlog.core.record.batch_format import BATCH_OVERHEAD, BatchHeader, batch_size, decode_header
+from exactlog.core.record.record_format import decode_records
+from exactlog.storage.aborted_index import AbortedIndex
 from exactlog.storage.filesystem import Buffer, File, Filesystem
 from exactlog.storage.open_files import OpenFiles
-from exactlog.storage.segment_index import SegmentIndex
+from exactlog.storage.segment_index import NewRows, SegmentIndex
 
 _logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _STRIDES_MAX = 8
 """How many index intervals a walk may take before the index is thought to lack rows."""
@@ -56,8 +63,10 @@ class SegmentFiles:
         segment = Segment(self, directory, entry.name, entry.base)
         segment.size = entry.size
         segment.next_offset = entry.next_offset
-        segment.max_timestamp = entry.max_timestamp
+        segment.max_timestamp = segment.data_max_timestamp = entry.max_timestamp
         segment.index.attach(rows=entry.index_entries, time_rows=entry.time_index_entries)
+        if entry.aborted_entries is not UNSET and entry.aborted_crc is not UNSET:
+            segment.aborted.attach(rows=entry.aborted_entries, crc=int(entry.aborted_crc, 16))
         return segment
 
     def open(self, path: str) -> File:
@@ -74,12 +83,18 @@ class SegmentFiles:
 
 
 class Segment:
-    """One segment. `size` and `next_offset` are what is committed: bytes behind them do not exist for readers."""
+    """One segment. `size` and `next_offset` are what is committed: bytes behind them do not exist for readers.
+
+    `max_timestamp` is the greatest of all its batches, `data_max_timestamp` that of those that are no markers; where
+    that is not known, since the segment was opened, it is as high as the other one.
+    """
 
     __slots__ = (
         "_files",
         "_youngest",
+        "aborted",
         "base_offset",
+        "data_max_timestamp",
         "directory",
         "index",
         "max_timestamp",
@@ -98,8 +113,10 @@ class Segment:
         self.size = 0
         self.next_offset = base_offset
         self.max_timestamp: int = NO_TIMESTAMP
-        self._youngest: TimeIndexRow | None = None  # where `max_timestamp` is from, when that has been seen
+        self.data_max_timestamp: int = NO_TIMESTAMP
+        self._youngest: TimeIndexRow | None = None  # where `data_max_timestamp` is from, when that has been seen
         self.index = SegmentIndex(files.open_files, directory, name)
+        self.aborted = AbortedIndex(files.open_files, directory, name)
 
     # --- growing ----------------------------------------------------------------------------------------------
 
@@ -115,9 +132,10 @@ class Segment:
         if position != self.size:
             raise InvariantError(f"{self.path}: a batch is committed at {position}, the segment ends at {self.size}")
         last_position = self._last_indexed_position()
-        if header.max_timestamp > self.max_timestamp:
-            self.max_timestamp = header.max_timestamp
+        if header.max_timestamp > self.data_max_timestamp and not header.is_control:
+            self.data_max_timestamp = header.max_timestamp
             self._youngest = TimeIndexRow(header.max_timestamp, header.last_offset - self.base_offset)
+        self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
         if position - last_position >= self._files.index_interval_bytes:
             self.index.append(IndexRow(header.base_offset - self.base_offset, position), self._youngest)
         self.size = position + header.size_bytes
@@ -209,6 +227,30 @@ class Segment:
             if header.max_timestamp >= timestamp_ms:
                 yield position, header
 
+    def latest_time(self, *, start_offset: int, end_offset: int) -> int:
+        """The greatest timestamp of the records in a range of offsets; -1 where there are none.
+
+        Transaction markers do not count. The range ends between two batches.
+        """
+        latest, position = self._ask_index(lambda: self._youngest_below(start_offset, end_offset))
+        for at, header in self.headers_from(position):
+            if header.base_offset >= end_offset:
+                break
+            if header.is_control or header.last_offset < start_offset or header.max_timestamp <= latest:
+                continue
+            if header.base_offset >= start_offset:
+                latest = header.max_timestamp
+                continue
+            records = decode_records(self.read_batch(at, header))
+            latest = max(latest, *(record.timestamp_ms for record in records if record.offset >= start_offset))
+        return latest
+
+    def offset_at(self, position: int) -> int:
+        """The first offset behind a boundary between batches."""
+        if position >= self.size:
+            return self.next_offset
+        return next(self.headers_from(position))[1].base_offset
+
     def read_batch(self, position: int, header: BatchHeader) -> bytes:
         """The bytes of one batch."""
         return self._file().read_at(header.size_bytes, position)
@@ -230,15 +272,33 @@ class Segment:
 
     def seal_now(self) -> None:
         """Completes the index files of a segment that will not grow any more; blocks."""
-        for rows in self.index.take_new_rows(is_last=True):
+        for rows in self.take_new_rows(is_last=True):
             rows.write(self._files.filesystem)
+        self.drop_memory()
+
+    @property
+    def has_new_rows(self) -> bool:
+        """Whether there are rows that no index file has yet."""
+        return self.index.has_new_rows or self.aborted.has_new_rows
+
+    def take_new_rows(self, *, is_last: bool = False) -> list[NewRows]:
+        """The rows that no index file has yet, for the caller to write; with trailers when the segment is sealed."""
+        return self.index.take_new_rows(is_last=is_last) + self.aborted.take_new_rows(is_last=is_last)
+
+    def drop_memory(self) -> None:
+        """All rows are in the index files of a sealed segment: from now on they are read there."""
         self.index.drop_memory()
+        self.aborted.drop_memory()
 
     def details(self) -> SegmentDetails:
         """What a checkpoint says of this segment besides what the delta log knows."""
         rows, time_rows = self.index.row_counts
         return SegmentDetails(
-            max_timestamp=TimestampMs(self.max_timestamp), index_entries=rows, time_index_entries=time_rows
+            max_timestamp=TimestampMs(self.max_timestamp),
+            index_entries=rows,
+            time_index_entries=time_rows,
+            aborted_entries=len(self.aborted),
+            aborted_crc=self.aborted.crc,
         )
 
     def _file(self) -> File:
@@ -251,8 +311,8 @@ class Segment:
 
     # --- the index, which is believed only as far as it fits the batches ---------------------------------------------
 
-    def _ask_index(self, find: Callable[[], int | None]) -> int:
-        """The boundary that `find` gives; the index is rebuilt when it cannot be read or says what is not so (None)."""
+    def _ask_index(self, find: Callable[[], T | None]) -> T:
+        """What `find` gives; the index is rebuilt when it cannot be read or says what is not so (None)."""
         try:
             position = find()
             reason = "a row fits no batch"
@@ -276,8 +336,24 @@ class Segment:
     def _floor_by_time(self, timestamp_ms: int) -> int | None:
         """A boundary before which no record is as young as a time, near the first that is."""
         row = self.index.floor_by_time(timestamp_ms - 1)
-        if row is None:
-            return 0
+        return 0 if row is None else self._position_of(row)
+
+    def _youngest_below(self, start_offset: int, end_offset: int) -> tuple[int, int] | None:
+        """The greatest time in a range, as far as the index knows; and a boundary before which there is none greater.
+
+        -1 where it does not know of any in the range.
+        """
+        row = self.index.floor_time_by_offset(end_offset - 1 - self.base_offset)
+        if row is None or self.base_offset + row.relative_offset < start_offset:
+            return NO_TIMESTAMP, self.locate(start_offset)[0] if start_offset > self.base_offset else 0
+        position = self._position_of(row)
+        if position is None:
+            return None
+        is_whole = start_offset <= self.base_offset or self.locate(start_offset)[0] < position
+        return (row.timestamp if is_whole else NO_TIMESTAMP), position
+
+    def _position_of(self, row: TimeIndexRow) -> int | None:
+        """Where the batch is that a row of times points to, if it is the one it says."""
         offset = self.base_offset + row.relative_offset
         if offset >= self.next_offset:
             return None
@@ -306,6 +382,7 @@ class Segment:
         _logger.log(level, "%s: the index is rebuilt: %s", self.path, reason)
         batches = list(self.headers_from(0))
         self.index.clear()
-        self.size, self.max_timestamp, self._youngest = 0, NO_TIMESTAMP, None
+        self.size, self._youngest = 0, None
+        self.max_timestamp = self.data_max_timestamp = NO_TIMESTAMP
         for position, header in batches:
             self.on_appended(header, position)

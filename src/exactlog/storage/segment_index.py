@@ -4,6 +4,7 @@ Rows go to the files when a checkpoint is written and when the segment is sealed
 checks it against the log. Until the segment is sealed all rows since it was opened also stay in memory.
 """
 
+from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -24,6 +25,7 @@ from exactlog.core.log.index_format import (
 from exactlog.core.model.errors import DamageError, InvariantError
 from exactlog.storage.filesystem import File, Filesystem
 from exactlog.storage.open_files import OpenFiles
+from exactlog.storage.whole_files import sync_file, sync_names
 
 _NO_TIME: Final = -(2**63) - 1
 
@@ -44,9 +46,16 @@ class NewRows(Struct, frozen=True):
     content: bytes
     is_last: bool
     """Whether the segment is sealed: the file ends here, with a trailer."""
+    is_synced: bool = False
+    """Whether they are to be durable, since whoever reads them back cannot check them."""
 
     def write(self, filesystem: Filesystem) -> None:
-        """Puts the rows behind the good ones of the file, in place of whatever is there."""
+        """Puts the rows behind the good ones of the file, in place of whatever is there.
+
+        Raises:
+            SyncFailedError: a sync failed.
+            OSError: they could not be written.
+        """
         file = filesystem.open(self.path, create=True)
         start = self.first_row * self.row_size
         file.truncate(start)
@@ -54,6 +63,10 @@ class NewRows(Struct, frozen=True):
         if self.is_last:
             content += encode_trailer(file.read_at(start, 0) + content, row_size=self.row_size)
         file.write_at((content,), start)
+        if self.is_synced:
+            sync_file(file)
+            if not self.first_row:
+                sync_names(filesystem, self.path.rpartition("/")[0])
 
 
 class SegmentIndex:
@@ -134,6 +147,18 @@ class SegmentIndex:
         if row is None and self._file_time_rows:
             row = floor_time_index_row(self._read_time_row, row_count=self._file_time_rows, timestamp=timestamp_ms)
         return row
+
+    def floor_time_by_offset(self, relative_offset: int) -> TimeIndexRow | None:
+        """The last time row at or below an offset: no record up to there is younger."""
+        rows = self._times
+        if len(rows) and rows[0].relative_offset <= relative_offset:
+            return rows[bisect_right(range(len(rows)), relative_offset, key=lambda row: rows[row].relative_offset) - 1]
+        below = count_rows(
+            self._read_time_row,
+            row_count=self._file_time_rows,
+            belongs=lambda row: TimeIndex.decode(row)[0].relative_offset <= relative_offset,
+        )
+        return TimeIndex.decode(self._read_time_row(below - 1))[0] if below else None
 
     def floor_by_position(self, position: int) -> IndexRow | None:
         """The last row that points to `position` or to a place before it."""

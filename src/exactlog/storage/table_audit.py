@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 
 from exactlog.core.deltalog.checkpoint_comparison import find_table_difference
 from exactlog.core.deltalog.checkpoint_format import Checkpoint, decode_checkpoint
-from exactlog.core.deltalog.commit_format import DecodedCommit, TableMetadata, decode_commit
+from exactlog.core.deltalog.commit_format import DecodedCommit, DeltaCommit, TableMetadata, decode_commit
 from exactlog.core.deltalog.log_path import (
     DELTA_LOG_DIRECTORY,
     SegmentFileKind,
@@ -32,7 +32,7 @@ from exactlog.core.model.ids import DeltaVersion, Offset
 from exactlog.storage.audit_bytes import BytesAudit, Named
 from exactlog.storage.audit_delta_log import DeltaLogListing, Document, in_delta_log, is_half_written
 from exactlog.storage.audit_findings import Findings, Kind, TableReport, make_finding
-from exactlog.storage.audit_indexes import CountedRows
+from exactlog.storage.audit_indexes import CountedRows, aborted_rows_of
 from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.settings import FlushMode, recorded_flush_mode
 
@@ -212,7 +212,7 @@ class TableAudit:
         return good[0] if good else None
 
     def _replay(self, document: Document, decoded: DecodedCommit, table: TableState) -> None:
-        commit = decoded.commit
+        commit, stable_before = decoded.commit, table.last_stable_offset
         try:
             table.replay(decoded)
         except DamageError as error:
@@ -225,10 +225,17 @@ class TableAudit:
         named = Named(commit.version, table.leader_epochs, is_loss_allowed=self._is_lenient)
         if not self._bytes.follow_commit(commit, named):
             self._start.lose(commit.version)
-        undecided = self._bytes.first_undecided_offset
-        if undecided is not None and commit.last_stable_offset > undecided:
-            message = f"its last_stable_offset is {commit.last_stable_offset}, a transaction is open since {undecided}"
-            self._tell(Kind.STABLE_OFFSET_WRONG, document.file, message, version=commit.version)
+        stable_end_offset = self._bytes.stable_end_offset(commit.end_offset)
+        if stable_end_offset is not None:
+            self._check_stable_offset(document, commit, max(stable_before, stable_end_offset, commit.log_start_offset))
+
+    def _check_stable_offset(self, document: Document, commit: DeltaCommit, expected: Offset) -> None:
+        told = commit.last_stable_offset
+        if told == expected:
+            return
+        reason = "a transaction is open there" if told > expected else "no transaction is open before it"
+        message = f"its last_stable_offset is {told}, not {expected}: {reason}"
+        self._tell(Kind.STABLE_OFFSET_WRONG, document.file, message, version=commit.version)
 
     def _lose(self, version: int) -> None:
         """A version's document is not there, or no good."""
@@ -292,7 +299,11 @@ class TableAudit:
             entries, self._metadata = checkpoint.segments, checkpoint.metadata
             return {
                 entry.name: CountedRows(
-                    entry.index_entries, entry.time_index_entries, is_sealed=entry is not entries[-1]
+                    entry.index_entries,
+                    entry.time_index_entries,
+                    aborted_rows_of(entry).count,
+                    is_sealed=entry is not entries[-1],
+                    first_offset=entries[0].base,
                 )
                 for entry in entries
             }

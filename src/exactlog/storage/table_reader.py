@@ -1,9 +1,9 @@
 """Reading a partition's directory as a versioned table: no broker, no lock, nothing changed.
 
 A reader sees what had been published when it opened the table, or when it was last refreshed, also beside a running
-broker. As of a version it reads what that version could: offsets below the version's end, from its log start on. What
-retention or vacuum took since is a typed error that names the oldest version that can still be read, never a short
-read.
+broker. As of a version it reads what that version could: offsets from its log start on, below its end, or with
+READ_COMMITTED below its last stable offset and without aborted transactions. What retention or vacuum took since is a
+typed error that names the oldest version that can still be read, never a short read.
 """
 
 import os
@@ -18,14 +18,16 @@ from exactlog.core.deltalog.log_path import parse_partition_directory_name
 from exactlog.core.deltalog.table_state import TableSegment, TableSnapshot, TableState
 from exactlog.core.model.errors import DamageError, OffsetOutOfRangeError
 from exactlog.core.model.ids import DeltaVersion, TimestampMs
-from exactlog.core.record.batch_format import BatchHeader, crc_is_valid
+from exactlog.core.model.isolation_level import IsolationLevel
+from exactlog.core.record.batch_format import BatchHeader
 from exactlog.core.record.record_format import Record, decode_records
 from exactlog.storage.delta_log_files import DeltaLogFiles
 from exactlog.storage.filesystem import Filesystem, OsFilesystem
 from exactlog.storage.log_reading import segment_of
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.segment import Segment, SegmentFiles
-from exactlog.storage.table_versions import AddingVersions, TableVersions
+from exactlog.storage.table_versions import AddingVersions, TableVersions, VersionBounds
+from exactlog.storage.transaction_fates import StoredBatch, TransactionFates
 
 _OPEN_FILES_MAX = 16
 
@@ -125,20 +127,25 @@ class TableReader:
         *,
         as_of_version: int | None = None,
         as_of_timestamp: int | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        include_control: bool = False,
     ) -> Iterator[Record]:
-        """The data records from an offset up to another (exclusive), as of a version or a time; the newest by default.
+        """The records from an offset up to another (exclusive), as of a version or a time; the newest by default.
 
         Args:
             as_of_timestamp: in milliseconds since the epoch.
+            isolation: with READ_COMMITTED, records of transactions that were aborted are left out, and so is all from
+                the first one on that was open as of that version: whatever became of it since, it is never seen there.
+            include_control: whether the markers of transactions come too.
 
         Raises:
             VersionExpiredError, VersionUnknownError: that version cannot be read.
             OffsetOutOfRangeError: records that the version had have been removed since.
             DamageError: the bytes are not what was committed.
         """
-        start, end = self._range(from_offset, to_offset, as_of_version, as_of_timestamp)
-        found = self._records(self._segments, self._snapshot.segments, start, end)
-        return (record for record, _ in found)
+        bounds = self._bounds(as_of_version, as_of_timestamp)
+        extent = self._extent(bounds, from_offset, to_offset, isolation, include_control=include_control)
+        return (record for record, _ in self._records(self._segments, self._snapshot.segments, extent))
 
     def read_stored(
         self,
@@ -147,32 +154,50 @@ class TableReader:
         *,
         as_of_version: int | None = None,
         as_of_timestamp: int | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        include_control: bool = False,
     ) -> Iterator["StoredRecord"]:
         """As `read`, with what is known of each record besides; to name its version, each delta commit is read too."""
-        start, end = self._range(from_offset, to_offset, as_of_version, as_of_timestamp)
-        found = self._records(self._segments, self._snapshot.segments, start, end)
+        bounds = self._bounds(as_of_version, as_of_timestamp)
+        extent = self._extent(bounds, from_offset, to_offset, isolation, include_control=include_control)
+        found = self._records(self._segments, self._snapshot.segments, extent)
         adding = AddingVersions(self._versions)
         return (
             StoredRecord(record, batch, commit.version if (commit := adding.of(record.offset)) else None)
             for record, batch in found
         )
 
-    def _range(
-        self, from_offset: int, to_offset: int | None, as_of_version: int | None, as_of_timestamp: int | None
-    ) -> tuple[int, int]:
-        """The offsets to read, from the first to the end, exclusive; all of them are still there."""
+    def _bounds(self, as_of_version: int | None, as_of_timestamp: int | None) -> VersionBounds:
+        """What that version could see; the newest one by default."""
         if as_of_timestamp is not None:
             as_of_version = self.version_at(as_of_timestamp)
-        if as_of_version is None:
-            start, end = self._snapshot.log_start_offset, self._snapshot.next_offset
-        else:
-            bounds = self._versions.bounds(as_of_version)
-            start, end = bounds.log_start_offset, bounds.end_offset
-        first = max(from_offset, start)
-        stop = end if to_offset is None else min(end, to_offset)
-        if first < stop:
-            self._refuse_removed(first)
-        return first, stop
+        if as_of_version is not None:
+            return self._versions.bounds(as_of_version)
+        newest = self._snapshot
+        return VersionBounds(newest.timestamp, newest.log_start_offset, newest.last_stable_offset, newest.next_offset)
+
+    def _extent(
+        self,
+        bounds: VersionBounds,
+        from_offset: int,
+        to_offset: int | None,
+        isolation: IsolationLevel,
+        *,
+        include_control: bool,
+    ) -> "_Extent":
+        """What to read; all of it is still there."""
+        is_committed_only = isolation is IsolationLevel.READ_COMMITTED
+        end = bounds.last_stable_offset if is_committed_only else bounds.end_offset
+        extent = _Extent(
+            start=max(from_offset, bounds.log_start_offset),
+            end=end if to_offset is None else min(end, to_offset),
+            version_end=bounds.end_offset,
+            is_committed_only=is_committed_only,
+            include_control=include_control,
+        )
+        if extent.start < extent.end:
+            self._refuse_removed(extent.start)
+        return extent
 
     def _follow(self, state: TableState) -> bool:
         """Replays what is new; false where it takes a newer checkpoint: what comes next is vacuumed, or damaged."""
@@ -211,57 +236,86 @@ class TableReader:
             raise OffsetOutOfRangeError(self.name, oldest=log_start, oldest_version=oldest_version)
 
     def _records(
-        self, segments: Sequence[Segment], entries: Sequence[TableSegment], start: int, end: int
+        self, segments: Sequence[Segment], entries: Sequence[TableSegment], extent: "_Extent"
     ) -> Iterator[tuple[Record, BatchHeader]]:
-        """The data records of a range, from what was there when they were asked for: a refresh changes that."""
-        if start >= end or not segments:
-            return
-        first = segment_of(segments, start)
+        """The records to read, from what was there when they were asked for: a refresh changes that."""
+        start = extent.start
+        fates = TransactionFates(_batches(segments, entries, start, extent.version_end))
         try:
-            for segment, entry in zip(segments[first:], entries[first:], strict=True):
-                if segment.base_offset >= end:
-                    return
-                _grow(segment, entry)
-                for record, batch in _records_of(segment, start, end):
-                    yield record, batch
-                    start = record.offset + 1
+            for batch in _batches(segments, entries, start, extent.end):
+                header = batch.header
+                if header.is_control:
+                    if not extent.include_control:
+                        continue
+                elif extent.is_committed_only and header.is_transactional and fates.is_aborted(batch):
+                    continue
+                for record in decode_records(batch.read()):
+                    if extent.start <= record.offset < extent.end:
+                        yield record, header
+                        start = record.offset + 1
         except FileNotFoundError as error:
             now = TableReader(self._files.filesystem, self._directory)
             now._refuse_removed(start)
             raise DamageError(f"{error.filename} is missing", hint="restore the file from a copy") from None
 
 
-def _grow(segment: Segment, entry: TableSegment) -> None:
-    """Takes in what has been committed behind the end of a segment since it was last read."""
+class _Extent(Struct, frozen=True):
+    """What is to be read.
+
+    Attributes:
+        start: the first offset.
+        end: the exclusive end.
+        version_end: that of the version: below it stands the marker of every transaction that it knew to be decided.
+        is_committed_only: whether records of aborted transactions are left out.
+        include_control: whether markers are read too.
+    """
+
+    start: int
+    end: int
+    version_end: int
+    is_committed_only: bool
+    include_control: bool
+
+
+def _batches(
+    segments: Sequence[Segment], entries: Sequence[TableSegment], start: int, end: int
+) -> Iterator[StoredBatch]:
+    """The batches with offsets from `start` to below `end`; of what lies behind them nothing is looked at."""
+    if start >= end or not segments:
+        return
+    first = segment_of(segments, start)
+    for segment, entry in zip(segments[first:], entries[first:], strict=True):
+        if segment.base_offset >= end:
+            return
+        if segment.next_offset < end:
+            _grow(segment, entry, end)
+        if start >= segment.next_offset:
+            continue
+        position = segment.locate(start)[0] if start > segment.base_offset else 0
+        for at, header in segment.headers_from(position):
+            if header.base_offset >= end:
+                return
+            yield StoredBatch(segment, at, header)
+            if header.next_offset >= end:
+                return
+
+
+def _grow(segment: Segment, entry: TableSegment, end: int) -> None:
+    """Takes in what has been committed behind the end of a segment since it was last read, up to an offset."""
     if segment.size >= entry.size:
         return
     size, next_offset = segment.size, segment.next_offset
     segment.size, segment.next_offset = entry.size, entry.next_offset
+    found = []
     try:
-        headers = list(segment.headers_from(size))
+        for position, header in segment.headers_from(size):
+            found.append((position, header))
+            if header.next_offset >= end:
+                break
     finally:
         segment.size, segment.next_offset = size, next_offset
-    for position, header in headers:
+    for position, header in found:
         segment.on_appended(header, position)
-
-
-def _records_of(segment: Segment, start: int, end: int) -> Iterator[tuple[Record, BatchHeader]]:
-    if start >= segment.next_offset:
-        return
-    position = segment.locate(start)[0] if start > segment.base_offset else 0
-    for at, header in segment.headers_from(position):
-        if header.base_offset >= end:
-            return
-        if header.is_control:
-            continue
-        batch = segment.read_batch(at, header)
-        if len(batch) < header.size_bytes:
-            raise DamageError(f"{segment.path} ends inside the batch at byte {at}")
-        if not crc_is_valid(batch):
-            raise DamageError(f"{segment.path}: the batch at byte {at} does not match its checksum")
-        for record in decode_records(batch):
-            if start <= record.offset < end:
-                yield record, header
 
 
 def _entry(segment: TableSegment, known: SegmentEntry | None) -> SegmentEntry:

@@ -29,6 +29,7 @@ from exactlog.core.deltalog.version_cleanup import PackPlan
 from exactlog.core.deltalog.version_ranges import VersionRanges
 from exactlog.core.model.errors import DamageError
 from exactlog.core.model.limits import INDEX_INTERVAL_BYTES
+from exactlog.storage.aborted_transactions import rebuild_aborted
 from exactlog.storage.audit_delta_log import DeltaLogListing
 from exactlog.storage.audit_findings import AuditReport, Finding, Kind, Severity, TableReport
 from exactlog.storage.audit_indexes import NOTHING_COUNTED
@@ -58,6 +59,7 @@ class StepKind(StrEnum):
     REMOVE_SEGMENT = "remove-segment"
     REMOVE_TEMPORARY_FILE = "remove-temporary-file"
     REBUILD_INDEX = "rebuild-index"
+    REBUILD_ABORTED_INDEX = "rebuild-aborted-index"
 
 
 class Step(Struct, frozen=True):
@@ -175,8 +177,10 @@ def _find_step(filesystem: Filesystem, table: TableReport, finding: Finding) -> 
             kind = StepKind.REMOVE_SEGMENT
         case Kind.TEMPORARY_FILE if is_synced:
             kind = StepKind.REMOVE_TEMPORARY_FILE
-        case Kind.INDEX_DAMAGED if (segment := _segment_of_index(file)) is not None:
-            kind, file = StepKind.REBUILD_INDEX, segment
+        case Kind.INDEX_DAMAGED if (parsed := parse_segment_file_name(file)) is not None:
+            is_of_aborted = parsed.kind is SegmentFileKind.ABORTED_INDEX
+            kind = StepKind.REBUILD_ABORTED_INDEX if is_of_aborted else StepKind.REBUILD_INDEX
+            file = print_segment_file_name(parsed.base, generation=parsed.generation)
         case _:
             return None
     return Step(kind, file, position, finding.message)
@@ -199,14 +203,6 @@ def _is_loose(file: str) -> bool:
     return isinstance(parse_delta_log_name(file.rpartition("/")[2]), CommitName)
 
 
-def _segment_of_index(file: str) -> str | None:
-    """The segment whose index can be made from its batches alone; None for the aborted transactions."""
-    parsed = parse_segment_file_name(file)
-    if parsed is None or parsed.kind is SegmentFileKind.ABORTED_INDEX:
-        return None
-    return print_segment_file_name(parsed.base, generation=parsed.generation)
-
-
 class _Repair:
     """The steps, carried out in one partition."""
 
@@ -215,7 +211,7 @@ class _Repair:
         self._directory = directory
 
     def carry_out(self, steps: Sequence[Step]) -> None:
-        rebuilt = []
+        rebuilt, of_aborted = [], []
         for step in steps:
             _logger.info("%s: %s %s", self._directory, step.kind, step.file)
             match step.kind:
@@ -227,12 +223,14 @@ class _Repair:
                     file.sync()
                 case StepKind.REBUILD_INDEX:
                     rebuilt.append(step.file)
+                case StepKind.REBUILD_ABORTED_INDEX:
+                    of_aborted.append(step.file)
                 case _:
                     self._filesystem.remove(f"{self._directory}/{step.file}")
         for directory in (f"{self._directory}/{DELTA_LOG_DIRECTORY}", self._directory):
             sync_names(self._filesystem, directory)
-        if rebuilt:
-            self._rebuild_indexes(rebuilt)
+        if rebuilt or of_aborted:
+            self._rebuild_indexes(rebuilt, of_aborted)
 
     def _finish_packing(self) -> None:
         """Takes away the files that packs stand for, as the packing that made those would have."""
@@ -242,7 +240,7 @@ class _Repair:
                 plan = PackPlan(first_version=name.first_version, last_version=name.last_version)
                 pack(self._filesystem, self._directory, plan)
 
-    def _rebuild_indexes(self, names: Sequence[str]) -> None:
+    def _rebuild_indexes(self, names: Sequence[str], names_of_aborted: Sequence[str]) -> None:
         table = TableReader(self._filesystem, self._directory)
         segments = table.snapshot().segments
         files = SegmentFiles(
@@ -253,6 +251,8 @@ class _Repair:
         for segment in segments:
             if segment.name in names:
                 self._rebuild_index(files, segment, is_active=segment is segments[-1])
+        if names_of_aborted:
+            self._rebuild_aborted_indexes(files, segments, names_of_aborted)
 
     def _rebuild_index(self, files: SegmentFiles, segment: TableSegment, *, is_active: bool) -> None:
         rebuilt = files.named(self._directory, segment.name, base_offset=segment.base)
@@ -266,6 +266,20 @@ class _Repair:
             return
         for rows in rebuilt.index.take_new_rows():
             rows.write(self._filesystem)
+
+    def _rebuild_aborted_indexes(
+        self, files: SegmentFiles, segments: Sequence[TableSegment], names: Sequence[str]
+    ) -> None:
+        """Those of several segments at once: it takes the batches of all that lie before them."""
+        walked = []
+        for entry in segments:
+            segment = files.named(self._directory, entry.name, base_offset=entry.base)
+            segment.size, segment.next_offset = entry.size, entry.next_offset
+            walked.append(segment)
+        rebuilt = [segment for segment in walked if segment.name in names]
+        rebuild_aborted(walked, rebuilt)
+        for segment in rebuilt:
+            segment.aborted.write_anew(self._filesystem, is_sealed=segment is not walked[-1])
 
 
 def _index_interval_of(metadata: TableMetadata) -> int:

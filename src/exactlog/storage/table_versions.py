@@ -27,10 +27,14 @@ T = TypeVar("T")
 
 
 class VersionBounds(Struct, frozen=True, gc=False):
-    """What a reader of a version could see: the offsets from its log start to its end, exclusive; and since when."""
+    """What a reader of a version could see: the offsets from its log start to its end, exclusive; and since when.
+
+    Below `last_stable_offset` every transaction was decided.
+    """
 
     timestamp: str
     log_start_offset: Offset
+    last_stable_offset: Offset
     end_offset: Offset
 
 
@@ -141,9 +145,16 @@ class TableVersions:
     def _bounds(self, version: DeltaVersion) -> VersionBounds:
         if version in self._delta_log.versions:
             commit = self.commit(version)
-            return VersionBounds(commit.timestamp, commit.log_start_offset, commit.end_offset)
+            return VersionBounds(
+                commit.timestamp, commit.log_start_offset, commit.last_stable_offset, commit.end_offset
+            )
         checkpoint = self._delta_log.read_checkpoint(version)
-        return VersionBounds(checkpoint.timestamp, checkpoint.log_start_offset, checkpoint.next_offset)
+        return VersionBounds(
+            checkpoint.timestamp,
+            checkpoint.log_start_offset,
+            checkpoint.last_stable_offset,
+            checkpoint.next_offset,
+        )
 
 
 class AddingVersions:

@@ -10,6 +10,7 @@ from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.commit_format import DeltaCommit, Operation
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.record.batch_format import BATCH_OVERHEAD, BatchHeader, crc_is_valid, decode_header
+from exactlog.core.record.control_record_format import TransactionMarker, decode_marker_batch
 from exactlog.storage.filesystem import File
 from exactlog.storage.segment import SegmentFiles
 
@@ -37,11 +38,21 @@ class FoundBatch(NamedTuple):
 
 
 class PlacedBatch(NamedTuple):
-    """A batch that a version adds: in which segment, and where."""
+    """A batch that a version adds: in which segment, and where; and what it says if it is a transaction marker."""
 
     segment: str
     position: int
     header: BatchHeader
+    marker: TransactionMarker | None
+
+
+def marker_of(found: FoundBatch) -> TransactionMarker | None:
+    """The transaction marker that a batch is; None for another one.
+
+    Raises:
+        DecodeError: it should be one, and its record is malformed.
+    """
+    return decode_marker_batch(found.content) if found.header.is_control else None
 
 
 def walk_batches(file: File, start: int, end: int) -> Iterator[FoundBatch]:
@@ -117,7 +128,11 @@ def check_added_bytes(files: SegmentFiles, directory: str, commit: DeltaCommit) 
         for found in _batches_of(files, directory, add):
             crc = crc32c.crc32c(found.content, crc)
             next_offset = found.header.next_offset
-            placed.append(PlacedBatch(add.segment, found.position, found.header))
+            try:
+                placed.append(PlacedBatch(add.segment, found.position, found.header, marker_of(found)))
+            except DecodeError as error:
+                where = f"{_where(directory, add)}, the batch at byte {found.position}"
+                raise UnusableBytesError(f"{where}: {error}") from error
         if next_offset != add.offset_end + 1:
             raise UnusableBytesError(
                 f"{_where(directory, add)}: the batches end before offset {next_offset}, not with {add.offset_end}"

@@ -43,7 +43,7 @@ def write_aside(filesystem: Filesystem, directory: str, name: str, content: byte
     _, file = _write_aside(filesystem, directory, name, content)
     PUBLISH_AFTER_WRITE.reach()
     if durable:
-        _sync_file(file)
+        sync_file(file)
 
 
 def publish_aside(filesystem: Filesystem, directory: str, name: str, *, durable: bool) -> None:
@@ -79,7 +79,7 @@ def replace(
     """
     aside, file = _write_aside(filesystem, directory, name, content)
     if durable:
-        _sync_file(file)
+        sync_file(file)
     try:
         if points is not None:
             points.before.reach()
@@ -91,6 +91,18 @@ def replace(
         points.after.reach()
     if durable:
         sync_names(filesystem, directory)
+
+
+def sync_file(file: File) -> None:
+    """Makes the content of a file durable.
+
+    Raises:
+        SyncFailedError: whether it is cannot be told.
+    """
+    try:
+        file.sync()
+    except OSError as error:
+        raise SyncFailedError(*error.args) from error
 
 
 def sync_names(filesystem: Filesystem, directory: str) -> None:
@@ -136,13 +148,6 @@ def _write_aside(filesystem: Filesystem, directory: str, name: str, content: byt
         _remove_aside(filesystem, aside)
         raise
     return aside, file
-
-
-def _sync_file(file: File) -> None:
-    try:
-        file.sync()
-    except OSError as error:
-        raise SyncFailedError(*error.args) from error
 
 
 def _remove_aside(filesystem: Filesystem, aside: str) -> None:

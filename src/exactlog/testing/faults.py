@@ -35,6 +35,22 @@ class Faults(AnswerFaults):
 
         self._do_in_broker(begin)
 
+    def fence(self, transactional_id: str) -> None:
+        """Fences the producer that has a transactional id, as if another had taken it over; its transaction is aborted.
+
+        Raises:
+            KafkaError: TRANSACTIONAL_ID_NOT_FOUND: nobody has used it; CONCURRENT_TRANSACTIONS: the outcome of its
+                transaction is decided, and not everywhere yet.
+            BrokerNotRunningError: there is no broker.
+        """
+
+        def begin(services: BrokerServices) -> None:
+            error = services.transactions.fence(transactional_id)
+            if error is not ErrorCode.NONE:
+                raise KafkaError(error, f"transactional id {transactional_id} cannot be fenced: {error.name}")
+
+        self._do_in_broker(begin)
+
 
 def points() -> tuple[FaultPoint, ...]:
     """Every point there is: its `name`, as `EXACTLOG_KILL_AT` takes it, and a `description` of what has happened there.

@@ -8,7 +8,12 @@ from exactlog.broker.api_table import API_TABLE
 from exactlog.core.codec.message_codec import decoder
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.protocol.api_keys import ApiKey
-from exactlog.core.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
+from exactlog.core.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from exactlog.core.protocol.messages.metadata import MetadataRequest
 from tests.support.raw_client import frame
 
@@ -81,8 +86,18 @@ def test_a_client_means_a_cluster_and_a_node_or_neither(raw, cluster_id, node_id
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_the_feature_of_appends_on_terms_is_named_and_no_level_of_the_cluster(raw, version):
+def test_features_are_named_and_one_whose_lowest_level_is_0_only_to_who_understands_it(raw, version):
     response = raw.ask(ApiVersionsRequest(**NAMED), version)
 
     appends = SupportedFeatureKey(name="exactlog.append", min_version=1, max_version=1)
-    assert (response.supported_features, response.finalized_features) == ((appends,), ())
+    transactions = SupportedFeatureKey(name="transaction.version", min_version=0, max_version=2)
+    assert response.supported_features == ((appends, transactions) if version >= 4 else (appends,))
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_the_transaction_version_in_force_is_named(raw, version):
+    response = raw.ask(ApiVersionsRequest(**NAMED), version)
+
+    in_force = FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=2)
+    assert response.finalized_features == (in_force,)
+    assert response.finalized_features_epoch >= 0

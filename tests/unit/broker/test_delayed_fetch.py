@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from exactlog.broker.delayed_fetch import DelayedFetch
+from exactlog.broker.delayed_fetch import DelayedFetch, Watched
 from exactlog.broker.request_context import RequestContext, abandon_requests
 from exactlog.broker.timers import Timers
+from exactlog.core.model.errors import DamageError
 from exactlog.core.protocol.headers import RequestHeader
 from tests.support.partitions import ManualClock
 
@@ -16,11 +17,20 @@ NEVER_MS = 3_600_000
 
 
 class FakePartition:
+    """Of ten bytes at each offset."""
+
     def __init__(self):
         self.committed = self  # what a fetch watches and counts by
         self.size_bytes = 0
+        self.last_stable_offset = 0
         self.failure = None
+        self.damage = None
         self.watchers = []
+
+    def bytes_between(self, start_offset, end_offset):
+        if self.damage is not None:
+            raise self.damage
+        return 10 * (end_offset - start_offset)
 
     def watch(self, callback):
         self.watchers.append(callback)
@@ -31,6 +41,13 @@ class FakePartition:
 
     def grow(self, size):
         self.size_bytes += size
+        self.notify()
+
+    def decide(self, stable_offset):
+        self.last_stable_offset = stable_offset
+        self.notify()
+
+    def notify(self):
         for callback in list(self.watchers):
             callback()
 
@@ -79,12 +96,13 @@ def connection():
 def start(connection, context_of):
     """Begins to wait for 100 bytes of some partitions; gives the times it went off."""
 
-    def start(*partitions, wait_ms=NEVER_MS, then=None):
+    def start(*partitions, wait_ms=NEVER_MS, then=None, is_committed_only=False, offset=0, bytes_wanted=100):
         went_off = []
         DelayedFetch(
-            partitions,
-            bytes_wanted=100,
+            [Watched(partition, offset) for partition in partitions],
+            bytes_wanted=bytes_wanted,
             wait_ms=wait_ms,
+            is_committed_only=is_committed_only,
             then=then or (lambda: went_off.append(sum(partition.committed.size_bytes for partition in partitions))),
             context=context_of(connection),
         )
@@ -174,9 +192,10 @@ async def test_one_that_fails_closes_its_own_connection_and_wakes_the_others_all
     start(partition, then=fail)
     other_connection_went_off = []
     DelayedFetch(
-        [partition],
+        [Watched(partition, 0)],
         bytes_wanted=1,
         wait_ms=NEVER_MS,
+        is_committed_only=False,
         then=lambda: other_connection_went_off.append(True),
         context=context_of(FakeConnection()),
     )
@@ -197,3 +216,60 @@ async def test_a_client_that_was_gone_before_the_wait_began_is_not_waited_for(co
 
     assert partition.watchers == []
     assert connection.session is None
+
+
+# --- of what is stable ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start_stable(start):
+    """Begins to wait for what is stable behind an offset, 100 bytes of it."""
+    return lambda *partitions, **fields: start(*partitions, is_committed_only=True, **fields)
+
+
+async def test_what_is_committed_and_not_stable_does_not_wake_a_reader_of_what_is(start_stable):
+    partition = FakePartition()
+    went_off = start_stable(partition)
+
+    partition.grow(5_000)
+    assert went_off == []
+    partition.decide(9)
+    assert went_off == []
+    partition.decide(10)
+
+    assert went_off == [5_000]
+
+
+async def test_what_becomes_stable_counts_over_all_partitions(start_stable):
+    one, two = FakePartition(), FakePartition()
+    went_off = start_stable(one, two)
+
+    one.decide(6)
+    assert went_off == []
+    two.decide(4)
+
+    assert len(went_off) == 1
+    assert one.watchers == two.watchers == []
+
+
+@pytest.mark.parametrize("bytes_wanted", [1, 10])
+async def test_what_becomes_stable_below_its_offset_does_not_count(start_stable, bytes_wanted):
+    partition = FakePartition()
+    went_off = start_stable(partition, offset=7, bytes_wanted=bytes_wanted)
+
+    partition.decide(7)
+    assert went_off == []
+    partition.decide(8)
+
+    assert len(went_off) == 1
+
+
+@pytest.mark.parametrize("damage", [DamageError("for a test"), OSError("for a test")])
+async def test_one_that_cannot_count_goes_off_so_that_its_answer_tells_why(start_stable, damage):
+    partition = FakePartition()
+    partition.damage = damage
+    went_off = start_stable(partition)
+
+    partition.decide(1)
+
+    assert len(went_off) == 1

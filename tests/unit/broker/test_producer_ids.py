@@ -35,7 +35,7 @@ def catalog():
 @pytest.fixture
 def producer_ids(catalog):
     with ThreadPoolExecutor(1) as executor:
-        yield ProducerIds(catalog, executor)
+        yield ProducerIds(catalog, executor, least_in_hand=0)
 
 
 async def test_ids_are_given_in_order_and_a_block_is_taken_only_when_it_is_needed(producer_ids, catalog):
@@ -59,6 +59,33 @@ async def test_a_catalog_that_fails_fails_those_who_asked_and_the_next_ones_get_
 
     catalog.is_broken = False
     assert await producer_ids.take() == 0
+
+
+async def test_who_cannot_wait_finds_an_id_since_the_next_block_is_fetched_before_this_one_ends(catalog):
+    with ThreadPoolExecutor(1) as executor:
+        producer_ids = ProducerIds(catalog, executor, least_in_hand=3)
+        await producer_ids.fill()
+        for expected in range(7):
+            assert producer_ids.take_now() == expected
+        assert catalog.blocks == 1
+
+        assert producer_ids.take_now() == 7
+        while catalog.blocks == 1 or producer_ids.is_refilling:  # noqa: ASYNC110  nothing else tells
+            await asyncio.sleep(0)
+
+        assert [producer_ids.take_now() for _ in range(5)] == [8, 9, 10, 11, 12]
+
+
+async def test_who_cannot_wait_is_told_that_there_is_no_id_and_finds_one_later(catalog, producer_ids):
+    catalog.is_broken = True
+    assert producer_ids.take_now() is None
+    with pytest.raises(CatalogRefusedError):
+        await producer_ids.fill()
+    catalog.is_broken = False
+    await producer_ids.fill()
+
+    assert not producer_ids.is_empty
+    assert producer_ids.take_now() == 0
 
 
 async def test_without_ids_a_producer_is_told_to_try_again(producer_ids, catalog):

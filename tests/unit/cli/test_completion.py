@@ -6,7 +6,7 @@ import click
 import pytest
 
 from exactlog.cli import completion_names
-from exactlog.cli.completion_names import complete_groups, complete_topics
+from exactlog.cli.completion_names import complete_groups, complete_topics, complete_transactional_ids
 from exactlog.cli.main import cli
 from exactlog.cli.settings import Settings
 
@@ -68,12 +68,16 @@ def test_commands_are_completed_without_importing_any():
     assert completed("exactlog --ver") == ["plain,--version", "plain,--verbose"]
 
 
-def test_topics_and_groups_are_completed_from_the_broker(run, context, patient, exactlog_topic, exactlog_group):
+def test_topics_groups_and_transactional_ids_are_completed_from_the_broker(
+    run, context, patient, exactlog_topic, exactlog_group
+):
     run("produce", exactlog_topic, stdin=b"a\n")
     run("consume", exactlog_topic, "-g", exactlog_group)
 
     assert complete_topics(context, None, exactlog_topic[:-1]) == [exactlog_topic]
     assert complete_groups(context, None, exactlog_group[:-1]) == [exactlog_group]
+    run("produce", exactlog_topic, "--txn", exactlog_group, stdin=b"a")
+    assert complete_transactional_ids(context, None, exactlog_group[:-1]) == [exactlog_group]
     assert complete_topics(context, None, "no-such") == []
 
 

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from exactlog.broker.coordinator import transaction_fault_points
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.model.errors import ConfigError, InvariantError
 from exactlog.storage import fault_points
@@ -123,16 +124,21 @@ def test_a_point_is_counted_from_one(at):
 
 def test_every_point_says_layer_action_and_step_and_what_has_happened():
     for point in points():
-        assert re.fullmatch(r"[a-z]+\.[a-z]+\.(before|after)(_[a-z]+)+", point.name)
+        assert re.fullmatch(r"[a-z]+\.[a-z]+\.(before|after)(_[a-z]+)*", point.name)
         assert len(point.description.split()) > 3
         assert find(point.name) is point
         assert repr(point) == f"FaultPoint({point.name!r})"
 
 
-def test_every_point_is_a_constant_of_its_name():
-    for point in points():
-        constant = point.name.removeprefix("storage.").replace(".", "_").upper()
-        assert getattr(fault_points, constant) is point
+@pytest.mark.parametrize(
+    ("layer", "module"), [("storage.", fault_points), ("txn.", transaction_fault_points)], ids=["storage", "txn"]
+)
+def test_every_point_is_a_constant_of_its_name(layer, module):
+    of_layer = [point for point in points() if point.name.startswith(layer)]
+    assert of_layer
+    for point in of_layer:
+        constant = point.name.removeprefix(layer).replace(".", "_").upper()
+        assert getattr(module, constant) is point
 
 
 def test_a_name_is_given_once():

@@ -126,6 +126,21 @@ async def test_what_is_appended_is_committed_and_published(serve, flush_mode):
     assert served.metrics.snapshot()["exactlog_delta_commits_total"] == 2
 
 
+@pytest.mark.parametrize("flush_mode", FlushMode)
+async def test_who_gathers_for_a_round_may_wait_for_another_one_though_nothing_was_written(serve, flush_mode):
+    served = serve(flush_mode)
+    gathered = []
+
+    def gather():
+        gathered.append(len(gathered))
+        if len(gathered) < 3:
+            served.committer.before_next_round(gather)
+
+    served.committer.before_next_round(gather)
+    await some_turns()
+    assert gathered == [0, 1, 2]
+
+
 async def test_the_appends_of_one_turn_are_one_round(serve):
     served = serve()
     orders, others = served.make(), served.make("others")

@@ -22,10 +22,12 @@ from tests.support.partitions import (
     DataDirectory,
     batch_of,
     copy_of,
+    remove_checkpoints,
     replace_file,
     state_of,
     values_of,
 )
+from tests.support.transactions import TransactionalWriter
 
 CONFIG = TopicConfig(index_interval_bytes=200, segment_bytes=6_000)
 CONFIG_OF_ONE_SEGMENT = TopicConfig(index_interval_bytes=200)
@@ -353,3 +355,128 @@ def test_decoding_a_header_of_what_was_read_finds_the_batch_that_holds_the_offse
 
     header = decode_header(content)
     assert header.base_offset <= 101 <= header.last_offset
+
+
+# --- markers ------------------------------------------------------------------------------------------------------
+
+
+MARKED = TopicConfig(segment_bytes=4_000, index_interval_bytes=300)
+
+
+def filled_with_transactions(disk, rng):
+    """Records of times that rise and fall, in transactions whose markers are younger than all of them."""
+    writer = TransactionalWriter(disk, disk.make())
+    disk.clock.time_ms = FIRST_MS + 1_000_000
+    for number in range(120):
+        times = rng.randint(0, 500) if rng.random() < 0.3 else number * 4
+        writer.write(number % 3, b"x" * rng.randint(1, 80), timestamp_ms=FIRST_MS + times)
+        if rng.random() < 0.4:
+            writer.end(number % 3, is_commit=rng.random() < 0.5)
+        disk.run_round()
+    return writer.partition
+
+
+def check_times(partition):
+    """Every search by time, up to several ends, against a walk over all records that are data."""
+    records = [
+        (record.offset, record.timestamp_ms, header.next_offset)
+        for segment in partition.segments
+        for position, header in segment.headers_from(0)
+        if not header.is_control
+        for record in decode_records(segment.read_batch(position, header))
+    ]
+    ends = [0, *sorted({end for _, _, end in records})]
+    for end in [*ends[::7], ends[-1], partition.high_watermark]:
+        below = [(offset, at) for offset, at, _ in records if partition.log_start_offset <= offset < end]
+        latest = max(below, key=lambda record: (record[1], -record[0]), default=None)
+        found = partition.committed.find_latest_in_time(end_offset=end)
+        assert (found and (found.offset, found.timestamp_ms)) == latest, end
+        for time_ms in range(FIRST_MS - 1, FIRST_MS + 500, 41):
+            expected = next(((offset, at) for offset, at in below if at >= time_ms), None)
+            found = partition.committed.find_by_time(time_ms, end_offset=end)
+            assert (found and (found.offset, found.timestamp_ms)) == expected, (time_ms, end)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_times_are_those_of_records_whatever_the_markers_say(seed, caplog):
+    with DataDirectory(config=MARKED) as disk:
+        partition = filled_with_transactions(disk, random.Random(seed))
+        assert len(partition.segments) > 3
+        check_times(partition)
+
+        disk.restart()
+        reopened = disk.open()
+        check_times(reopened)
+        assert "rebuilt" not in caplog.text
+
+        remove_checkpoints(disk.filesystem)
+        disk.restart()
+        check_times(disk.open())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_times_are_found_from_any_log_start_on(seed):
+    with DataDirectory(config=MARKED) as disk:
+        partition = filled_with_transactions(disk, random.Random(10 + seed))
+        for start in range(3, partition.high_watermark, 9):
+            disk.move_log_start(partition, start)
+            check_times(partition)
+
+
+def test_records_that_come_after_a_restart_are_found_by_time_behind_the_markers_before_it():
+    with DataDirectory(config=MARKED) as disk:
+        filled_with_transactions(disk, random.Random(5))
+        disk.restart()
+        partition = disk.open()
+        for number in range(40):
+            disk.commit(partition, batch_of(b"y" * 50, timestamp_ms=FIRST_MS + 600 + number))
+
+        check_times(partition)
+
+
+def test_a_record_that_comes_after_a_restart_does_not_pass_for_the_youngest_one():
+    """What was in the segment before is not walked through; no row of times may claim what was not looked at."""
+    with DataDirectory(config=MARKED, checkpoint_interval=1) as disk:
+        partition = disk.make()
+        disk.commit(partition, batch_of(b"a", timestamp_ms=FIRST_MS + 90))
+        disk.restart()
+        partition = disk.open()
+        for number in range(20):
+            disk.commit(partition, batch_of(b"y" * 50, timestamp_ms=FIRST_MS + number))
+
+        check_times(partition)
+
+
+def test_a_marker_keeps_its_segment_as_long_as_a_record_would():
+    """As in Kafka, retention goes by the youngest batch of any kind."""
+    with DataDirectory() as disk:
+        writer = TransactionalWriter(disk, disk.make())
+        disk.clock.time_ms = FIRST_MS + 77
+        writer.write(1, b"a", timestamp_ms=FIRST_MS)
+        writer.in_a_round(writer.commit, 1)
+
+        assert [segment.max_timestamp for segment in writer.partition.segments] == [FIRST_MS + 77]
+
+
+@pytest.mark.parametrize("bytes_max", [1, 300, 700, 100_000])
+def test_the_end_of_what_was_read_is_where_its_last_batch_ends(disk, bytes_max):
+    partition = disk.open()
+    end = partition.high_watermark
+    for offset in range(end):
+        content = partition.committed.read(offset, end_offset=end, bytes_max=bytes_max, at_least_one_batch=True)
+        expected = [header for _, header in iter_headers(content)][-1].next_offset
+        assert partition.committed.end_of_batches(offset, content) == expected
+    assert partition.committed.end_of_batches(end, b"") == end
+
+
+def test_bytes_between_two_offsets_are_those_of_the_batches_there(disk):
+    partition = disk.open()
+    sizes = [
+        (header.base_offset, header.next_offset, header.size_bytes)
+        for segment in partition.segments
+        for _, header in segment.headers_from(0)
+    ]
+    for start in range(0, partition.high_watermark, 3):
+        for end in [next_offset for _, next_offset, _ in sizes[::5]]:
+            expected = sum(size for base, following, size in sizes if following > start and base < end)
+            assert partition.committed.bytes_between(start, end) == (expected if start < end else 0)

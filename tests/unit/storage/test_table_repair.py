@@ -256,16 +256,6 @@ def test_a_pack_stays_while_a_version_is_nowhere_else(files):
     assert files.exists(path_of(pack_name(0, 9)))
 
 
-def test_the_index_of_aborted_transactions_stays_for_a_broker_to_make(files):
-    name = SEGMENTS[0].replace(".log", ".txnindex")
-    put(files, name, bytes(33) + b"\x07")
-
-    table = repaired(files)
-
-    assert table.steps == ()
-    assert [(str(finding.kind), finding.file) for finding in table.remaining] == [("index-damaged", name)]
-
-
 @pytest.mark.parametrize("flush_mode", [FlushMode.INTERVAL, FlushMode.NONE])
 def test_without_syncs_leftovers_are_left_to_the_next_start(flush_mode):
     files = written(flush_mode)

@@ -425,9 +425,6 @@ def test_an_api_that_is_not_known_is_refused_naming_the_nearest(broker):
         broker.faults.drop("Produces")
     assert caught.value.hint == "Did you mean Produce?"
 
-    with pytest.raises(ConfigError, match="no API WriteTxnMarkers"):
-        broker.faults.drop(ApiKey.WRITE_TXN_MARKERS)
-
 
 def test_an_order_for_no_request_or_no_time_is_refused(broker):
     with pytest.raises(ConfigError, match="not 0 times"):

@@ -1,9 +1,10 @@
 """Fetch (key 1), versions 4 to 18.
 
-Does: returns whole batches below the high watermark (below the last stable offset with read_committed), from the batch
-that holds the fetch offset on; waits up to `max_wait_ms` for `min_bytes`. The first batch of an answer may exceed the
-limits, so that every consumer moves on (KIP-74). In a session (KIP-227) a request says what has changed, and its answer
-what is new.
+Does: returns whole batches below the high watermark, from the batch that holds the fetch offset on; waits up to
+`max_wait_ms` for `min_bytes`. The first batch of an answer may exceed the limits, so that every consumer moves on
+(KIP-74). In a session (KIP-227) a request says what has changed, and its answer what is new.
+With read_committed (KIP-98) it returns, and waits for, batches below the last stable offset, whoever wrote them, and
+names the aborted transactions that reach into them, by first offset; the reader leaves their records out.
 Errors: of the session FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR (names in a
 session of ids, or the other way round). Of a partition UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID,
 INCONSISTENT_TOPIC_ID (the topic was deleted and created anew inside the session), TOPIC_AUTHORIZATION_FAILED,
@@ -22,9 +23,10 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from exactlog.broker.delayed_fetch import DelayedFetch
+from exactlog.broker.delayed_fetch import DelayedFetch, Watched
 from exactlog.broker.fetch_sessions import FetchScope, Partition, Read
-from exactlog.broker.partition_lookup import find_partition, leader_epoch_error, open_partitions
+from exactlog.broker.leader_epochs import leader_epoch_error
+from exactlog.broker.partition_lookup import find_partition, open_partitions
 from exactlog.broker.refusal import Refusal, refuse
 from exactlog.broker.request_context import RequestContext
 from exactlog.broker.topic_registry import Topic
@@ -34,8 +36,10 @@ from exactlog.core.log.fetch_session import PartitionKey
 from exactlog.core.model.authorization import CLUSTER_NAME, Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DamageError
-from exactlog.core.model.ids import LeaderEpoch, TopicPartition
+from exactlog.core.model.ids import LeaderEpoch, Offset, TopicPartition
+from exactlog.core.model.isolation_level import IsolationLevel
 from exactlog.core.protocol.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchPartition,
     FetchRequest,
@@ -44,6 +48,7 @@ from exactlog.core.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from exactlog.storage.committed_log import CommittedLog
 from exactlog.storage.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
@@ -51,8 +56,8 @@ _logger = logging.getLogger(__name__)
 STORAGE_ERROR_SINCE = 6
 TOPIC_IDS_SINCE = 13
 LEADER_ADDRESS_SINCE = 16
-READ_COMMITTED = 1
-ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
+READ_COMMITTED = IsolationLevel.READ_COMMITTED.value
+ISOLATION_LEVELS = frozenset(IsolationLevel)
 NO_EPOCH = -1
 LETS_OTHERS_WAIT = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -172,13 +177,19 @@ class _Fetch:
         found = self._read(asked)
         if found.bytes_read >= bytes_wanted or found.is_urgent or request.max_wait_ms <= 0:
             return self._response(found)
-        watched = [part.partition for part in asked if isinstance(part.partition, PartitionLog)]
+        is_committed_only = request.isolation_level == READ_COMMITTED
+        watched = [
+            Watched(part.partition, max(part.request.fetch_offset, part.partition.last_stable_offset))
+            for part in asked
+            if isinstance(part.partition, PartitionLog)
+        ]
         if not watched:
             return self._response(found)
         DelayedFetch(
             watched,
             bytes_wanted=bytes_wanted - found.bytes_read,
             wait_ms=request.max_wait_ms,
+            is_committed_only=is_committed_only,
             then=lambda: self.context.answer(self._response(self._read(self.look_up()))),
             context=self.context,
         )
@@ -214,25 +225,31 @@ class _Fetch:
             diverged = self._check_history(partition, part)
             if diverged is not None:
                 return diverged
-        if not partition.log_start_offset <= offset <= partition.high_watermark:
+        committed, log_start_offset = partition.committed, partition.log_start_offset
+        high_watermark, stable_offset = committed.end_offset, committed.last_stable_offset
+        if not log_start_offset <= offset <= high_watermark:
             return self._failed(part, ErrorCode.OFFSET_OUT_OF_RANGE)
         is_committed_only = self.request.isolation_level == READ_COMMITTED
+        aborted = None
         try:
-            records: Buffer = partition.committed.read(
+            records: Buffer = committed.read(
                 offset,
-                end_offset=partition.last_stable_offset if is_committed_only else partition.high_watermark,
+                end_offset=stable_offset if is_committed_only else high_watermark,
                 bytes_max=min(bytes_left, part.partition_max_bytes),
                 at_least_one_batch=is_first,
             )
+            if is_committed_only:
+                is_clean = not committed.has_aborted_transactions or not len(records)
+                aborted = () if is_clean else _aborted_in(committed, Offset(offset), records)
         except (DamageError, OSError) as fault:
             _logger.error("%s cannot be read at offset %d: %s", partition.topic_partition, offset, fault)
             return self._failed(part, ErrorCode.KAFKA_STORAGE_ERROR)
         return PartitionData(
             partition_index=part.partition,
-            high_watermark=partition.high_watermark,
-            last_stable_offset=partition.last_stable_offset,
-            log_start_offset=partition.log_start_offset,
-            aborted_transactions=() if is_committed_only else None,
+            high_watermark=high_watermark,
+            last_stable_offset=stable_offset,
+            log_start_offset=log_start_offset,
+            aborted_transactions=aborted,
             records=records,
         )
 
@@ -286,6 +303,17 @@ class _Fetch:
             endpoint = NodeEndpoint(node_id=broker.node_id, host=address.host, port=address.port)
             return replace(response, node_endpoints=(endpoint,))
         return response
+
+
+def _aborted_in(committed: CommittedLog, offset: Offset, records: Buffer) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions that reach into batches that were read from an offset on, by first offset."""
+    end_offset = Offset(committed.end_of_batches(offset, records))
+    return tuple(
+        [
+            AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+            for aborted in committed.aborted_transactions(offset, end_offset)
+        ]
+    )
 
 
 class _Found(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 Does: names the broker that coordinates a group (type 0) or a transactional id (type 1): on a single node, this one.
 Errors: GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUEST (an empty key, an unknown
-type), COORDINATOR_NOT_AVAILABLE (the disk refuses the groups' topic).
+type), COORDINATOR_NOT_AVAILABLE (transactions are turned off; the disk refuses the coordinator's topic).
 Versions: 1 key types; 4 several keys at once, whose errors stand in their own entries.
 Not done: share groups (type 2).
 """
@@ -10,11 +10,12 @@ Not done: share groups (type 2).
 import logging
 from collections.abc import Coroutine
 
+from exactlog.broker.coordinator.groups import GroupCoordinator
+from exactlog.broker.coordinator.transactions import TransactionCoordinator
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import KafkaError
-from exactlog.core.model.topic_name import CONSUMER_OFFSETS
 from exactlog.core.protocol.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -30,19 +31,33 @@ GROUP, TRANSACTION = 0, 1
 def handle(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
-    """Answers with this broker; who is the first to look for a group's waits until there is a topic for them."""
-    is_missing = request.key_type == GROUP and context.broker.topics.by_name(CONSUMER_OFFSETS) is None
+    """Answers with this broker; who is the first to look for one waits until there is a topic for what it keeps."""
+    shards = _shards(request.key_type, context)
     keys = request.coordinator_keys if context.api_version >= SEVERAL_KEYS_SINCE else (request.key,)
-    if is_missing and any(_authorization_error(key, GROUP, context) is None for key in keys):
-        return _make_topic_and_answer(request, context)
+    is_missing = shards is not None and shards.partition_of("") is None
+    if (
+        is_missing
+        and shards is not None
+        and any(_authorization_error(key, request.key_type, context) is None for key in keys)
+    ):
+        return _make_topic_and_answer(shards, request, context)
     return _answer(request, context)
 
 
-async def _make_topic_and_answer(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
+def _shards(key_type: int, context: RequestContext) -> GroupCoordinator | TransactionCoordinator | None:
+    if key_type == GROUP:
+        return context.broker.groups
+    is_transaction = key_type == TRANSACTION and context.broker.transactions.is_enabled
+    return context.broker.transactions if is_transaction else None
+
+
+async def _make_topic_and_answer(
+    shards: GroupCoordinator | TransactionCoordinator, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
     try:
-        await context.broker.groups.ensure_topic()
+        await shards.ensure_topic()
     except KafkaError as error:
-        _logger.error("there can be no groups: %s", error)
+        _logger.error("there can be no coordinator: %s", error)
         return _refuse_all(request, context, error)
     return _answer(request, context)
 
@@ -77,6 +92,8 @@ def _find(key: str, key_type: int, context: RequestContext) -> Coordinator:
         return _refused(key, "You may not describe it.", refused)
     if key_type not in (GROUP, TRANSACTION):
         return _refused(key, f"Coordinators of type {key_type} are not known here.")
+    if key_type == TRANSACTION and not context.broker.transactions.is_enabled:
+        return _refused(key, "Transactions are turned off.", ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if not key and key_type == TRANSACTION and context.api_version < SEVERAL_KEYS_SINCE:  # as Apache Kafka
         return _refused(key, "The transactional id is empty.")
     address = context.broker.advertised()

@@ -2,11 +2,11 @@
 
 Does: finds offsets by time: -1 the end of what the reader may see (high watermark, or last stable offset with
 read_committed), -2 and -4 the log start, -3 the record with the greatest timestamp, anything else the first record that
-is not older. -5 and -6 speak of tiered storage, which there is none of: they find nothing, as in Kafka without it.
+is not older. Markers of transactions are no records. -5 and -6 speak of tiered storage, which there is none of: they
+find nothing, as in Kafka without it.
 Errors: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST (a partition is asked twice, or an
-isolation level that is none),
-FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNSUPPORTED_VERSION (a special time the version lacks), KAFKA_STORAGE_ERROR,
-LEADER_NOT_AVAILABLE.
+isolation level that is none), FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNSUPPORTED_VERSION (a special time the
+version lacks), KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE.
 Versions: 0 a list, of the one offset that version 1 would tell, or empty; 2 isolation level; 4 leader epochs; 7 to 11
 special times.
 """
@@ -15,12 +15,14 @@ import logging
 from collections import Counter
 from collections.abc import Coroutine
 
-from exactlog.broker.partition_lookup import closed_partitions, find_partition, leader_epoch_error, open_partitions
+from exactlog.broker.leader_epochs import leader_epoch_error
+from exactlog.broker.partition_lookup import closed_partitions, find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DamageError, DecodeError, KafkaError
 from exactlog.core.model.ids import TopicPartition
+from exactlog.core.model.isolation_level import IsolationLevel
 from exactlog.core.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -42,8 +44,8 @@ SPECIAL_TIME_SINCE = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-READ_COMMITTED = 1
-ISOLATION_LEVELS = frozenset({0, READ_COMMITTED})
+READ_COMMITTED = IsolationLevel.READ_COMMITTED
+ISOLATION_LEVELS = frozenset(IsolationLevel)
 _NOTHING = FoundRecord(-1, -1, -1)
 
 

@@ -8,22 +8,18 @@ Versions: 0 is kept here too, not in ZooKeeper; 1 generations, and times of the 
 a retention time; 6 leader epochs; 7 static members; 10 topic ids.
 """
 
-from collections.abc import Iterator, Sequence
-
-from msgspec import Struct
+from collections.abc import Sequence
 
 from exactlog.broker.asking import Later, RequestWaiter, ask
+from exactlog.broker.offset_lookup import OffsetsAsked
 from exactlog.broker.request_context import RequestContext
-from exactlog.core.group.requests import CommitAnswer, CommitRequest, NewOffset
+from exactlog.core.group.requests import CommitAnswer, CommitRequest
 from exactlog.core.group.shard import GroupShard
 from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.decisions import Decision, Waiter
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.ids import Offset, TopicPartition
 from exactlog.core.protocol.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -33,28 +29,16 @@ GROUP_NOT_FOUND_SINCE = 9
 TOPIC_IDS_SINCE = 10
 
 
-class _Asked(Struct, frozen=True):
-    """One partition of the request: an offset to commit, or why not."""
-
-    data: OffsetCommitRequestPartition
-    found: NewOffset | ErrorCode
-
-
 def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | Later:
     """Commits the offsets of partitions that exist, all together; the others get their own errors."""
     if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
         return _respond(request, [[ErrorCode.GROUP_AUTHORIZATION_FAILED] * len(t.partitions) for t in request.topics])
-    asked = [list(_look_up(topic, context)) for topic in request.topics]
-    offsets = tuple(part.found for parts in asked for part in parts if isinstance(part.found, NewOffset))
+    asked = OffsetsAsked(request.topics, context, by_id=context.api_version >= TOPIC_IDS_SINCE)
 
     def respond(answer: CommitAnswer) -> OffsetCommitResponse:
-        errors = iter(answer.errors)
-        return _respond(
-            request,
-            [[next(errors) if isinstance(p.found, NewOffset) else p.found for p in parts] for parts in asked],
-        )
+        return _respond(request, asked.merge(answer.errors))
 
-    if not offsets:
+    if not asked.offsets:
         return respond(CommitAnswer(()))
     commit = CommitRequest(
         group_id=request.group_id,
@@ -63,42 +47,14 @@ def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommi
         group_instance_id=request.group_instance_id,
         retention_ms=request.retention_time_ms if request.retention_time_ms >= 0 else None,
         understands_missing_group=context.api_version >= GROUP_NOT_FOUND_SINCE,
-        offsets=offsets,
+        offsets=asked.offsets,
     )
 
     def decide(shard: GroupShard, waiter: Waiter, now_ms: int) -> Decision:
         return shard.commit_offsets(commit, waiter, now_ms=now_ms)
 
-    waiter = RequestWaiter(context, respond, lambda error: respond(CommitAnswer((error,) * len(offsets))))
+    waiter = RequestWaiter(context, respond, lambda error: respond(CommitAnswer((error,) * len(asked.offsets))))
     return ask(request.group_id, context, decide, waiter)
-
-
-def _look_up(topic: OffsetCommitRequestTopic, context: RequestContext) -> Iterator[_Asked]:
-    topics = context.broker.topics
-    by_id = context.api_version >= TOPIC_IDS_SINCE
-    found = topics.by_id(topic.topic_id) if by_id else topics.by_name(topic.name)
-    name = found.name if found is not None else topic.name
-    refusal = ErrorCode.NONE
-    if by_id and found is None:
-        refusal = ErrorCode.UNKNOWN_TOPIC_ID
-    elif not context.allows(Operation.READ, ResourceType.TOPIC, name):
-        refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    for part in topic.partitions:
-        if refusal is not ErrorCode.NONE:
-            yield _Asked(part, refusal)
-        elif found is None or not 0 <= part.partition_index < found.partition_count:
-            yield _Asked(part, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        else:
-            yield _Asked(
-                part,
-                NewOffset(
-                    TopicPartition(name, part.partition_index),
-                    Offset(part.committed_offset),
-                    part.committed_leader_epoch,
-                    part.committed_metadata or "",
-                    found.topic_id,
-                ),
-            )
 
 
 def _respond(request: OffsetCommitRequest, errors: Sequence[Sequence[ErrorCode]]) -> OffsetCommitResponse:

@@ -1,13 +1,15 @@
 """OffsetFetch (key 9), versions 0 to 10.
 
 Does: tells how far groups have read, as of all commits before it; -1 where nothing is committed. Topics null: all.
-Errors: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, NOT_COORDINATOR,
+Errors: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID, UNSTABLE_OFFSET_COMMIT (an open
+transaction has an offset of the partition, and only stable ones are asked for), NOT_COORDINATOR,
 COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS.
-Versions: to 1 errors stand in the partitions; 2 in front of them; 5 leader epochs; 8 several groups, each with its
-error; 10 topic ids. Offsets of open transactions (7) do not exist yet, so all are stable.
+Versions: to 1 errors stand in the partitions; 2 in front of them; 5 leader epochs; 7 only stable offsets (KIP-447), on
+demand; 8 several groups, each with its error; 10 topic ids.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 
@@ -16,6 +18,7 @@ from exactlog.broker.coordinator.groups import Runner
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.codec.message_schema import Message
 from exactlog.core.group.requests import CommittedOffset
+from exactlog.core.group.shard import GroupShard
 from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.decisions import Waiter
 from exactlog.core.model.error_code import ErrorCode
@@ -40,14 +43,21 @@ _NOTHING = CommittedOffset(Offset(-1), -1, "", -1)
 
 
 class _Found(Struct, frozen=True):
-    """The offsets of one group."""
+    """The offsets of one group, and where they are not to be told: there may soon be others."""
 
     offsets: Mapping[TopicPartition, CommittedOffset]
+    unstable: AbstractSet[TopicPartition] = frozenset()
+
+    def tell(self, key: TopicPartition) -> tuple[CommittedOffset, ErrorCode]:
+        """What is told of a partition."""
+        if key in self.unstable:
+            return _NOTHING, ErrorCode.UNSTABLE_OFFSET_COMMIT
+        return self.offsets.get(key, _NOTHING), ErrorCode.NONE
 
 
 def handle(request: OffsetFetchRequest, context: RequestContext) -> Later:
     """Reads them, group by group."""
-    groups = _groups_of(request, context)
+    groups, only_stable = _groups_of(request, context), request.require_stable
 
     def respond(outcomes: Sequence[Struct | ErrorCode]) -> Message:
         described = [_describe(group, outcome, context) for group, outcome in zip(groups, outcomes, strict=True)]
@@ -59,9 +69,9 @@ def handle(request: OffsetFetchRequest, context: RequestContext) -> Later:
     late = [
         (group, slot)
         for group, slot in zip(groups, slots, strict=True)
-        if not _read(context.broker.groups.find(group.group_id), group, slot, context)
+        if not _read(context.broker.groups.find(group.group_id), group, slot, context, only_stable=only_stable)
     ]
-    return _read_when_loaded(late, context) if late else None
+    return _read_when_loaded(late, context, only_stable=only_stable) if late else None
 
 
 def _groups_of(request: OffsetFetchRequest, context: RequestContext) -> Sequence[OffsetFetchRequestGroup]:
@@ -77,7 +87,12 @@ def _groups_of(request: OffsetFetchRequest, context: RequestContext) -> Sequence
 
 
 def _read(
-    runner: Runner | ErrorCode | None, group: OffsetFetchRequestGroup, waiter: Waiter, context: RequestContext
+    runner: Runner | ErrorCode | None,
+    group: OffsetFetchRequestGroup,
+    waiter: Waiter,
+    context: RequestContext,
+    *,
+    only_stable: bool,
 ) -> bool:
     """Reads the offsets of one group; False where its shard must be loaded first."""
     if not context.allows(Operation.DESCRIBE, ResourceType.GROUP, group.group_id):
@@ -87,13 +102,22 @@ def _read(
     elif isinstance(runner, ErrorCode):
         waiter.fail(runner)
     else:
-        read_when_committed(runner, lambda shard: _Found(shard.offsets(group.group_id)), waiter)
+        group_id = group.group_id
+
+        def read(shard: GroupShard) -> _Found:
+            unstable = shard.unstable_partitions(group_id) if only_stable else frozenset()
+            return _Found(shard.offsets(group_id), unstable)
+
+        read_when_committed(runner, read, waiter)
     return True
 
 
-async def _read_when_loaded(late: Iterable[tuple[OffsetFetchRequestGroup, Waiter]], context: RequestContext) -> None:
+async def _read_when_loaded(
+    late: Iterable[tuple[OffsetFetchRequestGroup, Waiter]], context: RequestContext, *, only_stable: bool
+) -> None:
     for group, waiter in late:
-        _read(await context.broker.groups.load(group.group_id), group, waiter, context)
+        runner = await context.broker.groups.load(group.group_id)
+        _read(runner, group, waiter, context, only_stable=only_stable)
 
 
 def _describe(
@@ -106,9 +130,9 @@ def _describe(
             group_id=group.group_id, topics=_refused_topics(group, outcome), error_code=outcome
         )
     if group.topics is None:
-        topics = _all_topics(outcome.offsets, context)
+        topics = _all_topics(outcome, context)
     else:
-        topics = tuple(_topic(topic, outcome.offsets, context) for topic in group.topics)
+        topics = tuple(_topic(topic, outcome, context) for topic in group.topics)
     return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
 
 
@@ -123,14 +147,12 @@ def _refused_topics(group: OffsetFetchRequestGroup, error_code: ErrorCode) -> tu
     )
 
 
-def _all_topics(
-    offsets: Mapping[TopicPartition, CommittedOffset], context: RequestContext
-) -> tuple[OffsetFetchResponseTopics, ...]:
+def _all_topics(found_offsets: _Found, context: RequestContext) -> tuple[OffsetFetchResponseTopics, ...]:
     by_topic: dict[str, list[OffsetFetchResponsePartitions]] = {}
-    for key, offset in offsets.items():
+    for key, offset in found_offsets.offsets.items():
         may_see = context.allows(Operation.DESCRIBE, ResourceType.TOPIC, key.topic)
         if may_see and not _is_of_another(key, offset, context):
-            by_topic.setdefault(key.topic, []).append(_partition(key.partition, offset, ErrorCode.NONE))
+            by_topic.setdefault(key.topic, []).append(_partition(key.partition, *found_offsets.tell(key)))
     topics = []
     for name, partitions in by_topic.items():
         found = context.broker.topics.by_name(name)
@@ -142,7 +164,7 @@ def _all_topics(
 
 
 def _topic(
-    topic: OffsetFetchRequestTopics, offsets: Mapping[TopicPartition, CommittedOffset], context: RequestContext
+    topic: OffsetFetchRequestTopics, found_offsets: _Found, context: RequestContext
 ) -> OffsetFetchResponseTopics:
     name, error_code = topic.name, ErrorCode.NONE
     if context.api_version >= TOPIC_IDS_SINCE:
@@ -157,21 +179,20 @@ def _topic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=tuple(
-            _partition(index, _find(offsets, TopicPartition(name, index), error_code, context), error_code)
+            _partition(index, *_find(found_offsets, TopicPartition(name, index), error_code, context))
             for index in topic.partition_indexes
         ),
     )
 
 
 def _find(
-    offsets: Mapping[TopicPartition, CommittedOffset],
-    key: TopicPartition,
-    error_code: ErrorCode,
-    context: RequestContext,
-) -> CommittedOffset:
-    """What is committed for a partition; what was committed in a deleted topic of that name does not count."""
-    found = offsets.get(key, _NOTHING)
-    return _NOTHING if error_code is not ErrorCode.NONE or _is_of_another(key, found, context) else found
+    found_offsets: _Found, key: TopicPartition, error_code: ErrorCode, context: RequestContext
+) -> tuple[CommittedOffset, ErrorCode]:
+    """What is told of a partition; what was committed in a deleted topic of that name does not count."""
+    if error_code is not ErrorCode.NONE:
+        return _NOTHING, error_code
+    offset, error_code = found_offsets.tell(key)
+    return (_NOTHING if _is_of_another(key, offset, context) else offset), error_code
 
 
 def _is_of_another(key: TopicPartition, offset: CommittedOffset, context: RequestContext) -> bool:

@@ -10,7 +10,8 @@ Versions: 2 the leader epoch the reader knows; 3 who asks, which changes nothing
 
 from collections.abc import Coroutine
 
-from exactlog.broker.partition_lookup import closed_partitions, find_partition, leader_epoch_error, open_partitions
+from exactlog.broker.leader_epochs import leader_epoch_error
+from exactlog.broker.partition_lookup import closed_partitions, find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.model.authorization import CLUSTER_NAME, Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode

@@ -1,18 +1,21 @@
 """Produce (key 0), versions 3 to 13.
 
 Does: validates each batch whole before any offset is given, appends it, and answers once what it was told is committed.
-Answers an idempotent producer's repeated batch with its first offsets (KIP-98). A batch with terms (the feature
-`exactlog.append`) is appended if they hold, and answered once its delta version is published; who comes again with a
-txn_id gets the first result.
+Answers an idempotent producer's repeated batch with its first offsets (KIP-98). Lets a transactional batch in once the
+coordinator knows that its partition is part of the transaction. A batch with terms (the feature `exactlog.append`) is
+appended if they hold, and answered once its delta version is published; who comes again with a txn_id gets the first
+result.
 Errors: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 (transactional batches without a transactional id, or with one that may not be used: for the whole request),
+INVALID_PRODUCER_ID_MAPPING (transactional batches of several producers: for the whole request; or an id that is not the
+transactional id's), CONCURRENT_TRANSACTIONS, TRANSACTION_ABORTABLE, INVALID_TXN_STATE (no transaction is open),
 INVALID_TOPIC_EXCEPTION (a coordinator's topic), INVALID_REQUIRED_ACKS, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE,
 INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH,
 NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE. With acks=0 an error closes the connection, as in Kafka.
 With terms also INVALID_UPDATE_VERSION (another delta version than the expected one; the actual one is told) and
 INVALID_REQUEST (terms that cannot be met; or a txn_id that came before with another payload, whose version is told).
-Versions: 0 to 2 are advertised and refused (KAFKA-18659); 8 error messages; 9 flexible; 13 topic ids (KIP-516).
-Not done: transactional batches: none is part of a transaction here, so INVALID_TXN_STATE.
+Versions: 0 to 2 are advertised and refused (KAFKA-18659); 8 error messages; 9 flexible; 11 TRANSACTION_ABORTABLE; 12
+partitions become part of the transaction by being written to, before they must be it (KIP-890); 13 topic ids (KIP-516).
 """
 
 from collections.abc import Coroutine
@@ -21,6 +24,7 @@ from typing import assert_never
 from exactlog.broker.partition_lookup import find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
 from exactlog.broker.topic_registry import Stopped, Topic
+from exactlog.broker.transactional_produce import in_words_of_produce, refuse_transaction, writer_of
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.deltalog.append_terms import AppendTerms, Committed, Conflicted, PayloadDiffers, Superseded
 from exactlog.core.model.authorization import Operation, ResourceType
@@ -47,7 +51,7 @@ from exactlog.core.record.batch_format import (
     BatchHeader,
 )
 from exactlog.core.record.batch_validation import InvalidRecords, validate_produced
-from exactlog.storage.partition_log import AppendRefused, PartitionLog
+from exactlog.storage.partition_log import Appended, AppendRefused, PartitionLog
 
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
@@ -69,9 +73,11 @@ INTERNAL_WRITER = "__admin_client"
 def handle(request: ProduceRequest, context: RequestContext) -> Coroutine[None, None, None] | None:
     """Appends what the request brings; the answer follows when the last of its partitions is committed."""
     produce = _Produce(request, context)
-    if _has_transactional_records(request) and not _may_use_transactional_id(request, context):
-        produce.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return None
+    if _has_transactional_records(request):
+        refusal = refuse_transaction(request, context)
+        if refusal is not None:
+            produce.refuse(refusal)
+            return None
     closed = produce.look_up()
     if closed:
         return _handle_when_open(produce, closed)
@@ -88,10 +94,11 @@ async def _handle_when_open(produce: "_Produce", closed: list[TopicPartition]) -
 class _Share:
     """One partition's share of a request: what it brings, where it goes, what comes of it."""
 
-    __slots__ = ("data", "partition", "response", "topic")
+    __slots__ = ("data", "lost_as", "partition", "response", "topic")
 
     def __init__(self, data: PartitionProduceData) -> None:
         self.data = data
+        self.lost_as: tuple[ErrorCode, str] | None = None
         self.topic: Topic | None = None
         self.partition: PartitionLog | ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         self.response: PartitionProduceResponse | None = None
@@ -100,11 +107,12 @@ class _Share:
 class _Produce:
     """One request on its way: looked up, appended, and answered when the last partition's result is known."""
 
-    __slots__ = ("_has_error", "_missing", "context", "request", "shares")
+    __slots__ = ("_has_error", "_in_transaction", "_missing", "context", "request", "shares")
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         self.request = request
         self.context = context
+        self._in_transaction: list[_TransactionalShare] = []
         self.shares = [[_Share(part) for part in data.partition_data] for data in request.topic_data]
         self._missing = 1 + sum(map(len, self.shares))  # the one more is `append` itself
         self._has_error = False
@@ -150,6 +158,10 @@ class _Produce:
                     self._append_records(share, now_ms=now_ms)
                 except KafkaError as error:
                     self._put(share, _refused(share, error.error_code, str(error)))
+        if self._in_transaction:
+            writer = writer_of(self.request, self.context, self._in_transaction[0].header)
+            self._missing += len(self._in_transaction)  # each waits for the coordinator too
+            self.context.broker.transactions.writes.write(writer, self._in_transaction)
         self._finish_request()
 
     def _finish_request(self) -> None:
@@ -186,8 +198,13 @@ class _Produce:
         if share.data.terms is not None:
             batch = validated.header, memoryview(records)
             self._append_on_terms(share, partition, batch, _terms_of(share.data.terms), now_ms=now_ms)
-            return
-        outcome = partition.append(validated.header, memoryview(records), now_ms=now_ms)
+        elif validated.header.is_transactional:
+            self._in_transaction.append(_TransactionalShare(self, share, validated.header, memoryview(records)))
+        else:
+            self._await(share, partition, partition.append(validated.header, memoryview(records), now_ms=now_ms))
+
+    def _await(self, share: _Share, partition: PartitionLog, outcome: Appended | AppendRefused) -> None:
+        """The result of a share is what came of its append, once that is committed."""
 
         def when_committed(error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
@@ -205,6 +222,31 @@ class _Produce:
             self.context.finish(self._send_if_complete)
 
         partition.when_committed(when_committed)
+
+    def append_in_transaction(self, share: _Share, header: BatchHeader, records: memoryview) -> None:
+        """Appends a batch that the coordinator knows to be part of the producer's transaction.
+
+        Also where nobody waits any more: whoever wants no answer may have gone by now.
+        """
+        assert isinstance(share.partition, PartitionLog)
+        now_ms = self.context.broker.clock.now_ms()
+        self._await(share, share.partition, share.partition.append(header, records, now_ms=now_ms, is_verified=True))
+
+    def end_wait_for_coordinator(self, share: _Share, error: ErrorCode) -> None:
+        """What makes a share part of a transaction is committed, or never will be."""
+        self._missing -= 1
+        if error is not ErrorCode.NONE:
+            share.lost_as = in_words_of_produce(error, self.context.api_version)
+            self._has_error = True
+            if share.response is not None:
+                share.response = _refused(share, *share.lost_as)
+        self.context.finish(self._send_if_complete)
+
+    def refuse_share(self, share: _Share, error: ErrorCode) -> None:
+        """The coordinator lets a share not in."""
+        self._missing -= 1
+        self._put(share, _refused(share, *in_words_of_produce(error, self.context.api_version)))
+        self.context.finish(self._send_if_complete)
 
     def _append_on_terms(
         self,
@@ -261,7 +303,7 @@ class _Produce:
 
     def _put(self, share: _Share, response: PartitionProduceResponse) -> None:
         """One partition's result is known."""
-        share.response = response
+        share.response = response if share.lost_as is None else _refused(share, *share.lost_as)
         self._has_error = self._has_error or response.error_code != ErrorCode.NONE
         self._missing -= 1
 
@@ -284,6 +326,32 @@ class _Produce:
         self.context.answer(ProduceResponse(responses=tuple(topics)))
 
 
+class _TransactionalShare:
+    """A share that is part of a transaction: a `coordinator.transaction_writes.Write`."""
+
+    __slots__ = ("_produce", "_records", "_share", "header", "partition")
+
+    def __init__(self, produce: _Produce, share: _Share, header: BatchHeader, records: memoryview) -> None:
+        assert isinstance(share.partition, PartitionLog)
+        self.partition = share.partition
+        self.header = header
+        self._produce = produce
+        self._share = share
+        self._records = records
+
+    def go(self) -> None:
+        """Appends it."""
+        self._produce.append_in_transaction(self._share, self.header, self._records)
+
+    def is_joined(self, error: ErrorCode) -> None:
+        """What makes it part of the transaction is committed, or never will be."""
+        self._produce.end_wait_for_coordinator(self._share, error)
+
+    def refuse(self, error: ErrorCode) -> None:
+        """It may not be appended."""
+        self._produce.refuse_share(self._share, error)
+
+
 def _has_transactional_records(request: ProduceRequest) -> bool:
     """Whether the batch of any partition says that it is part of a transaction."""
     for data in request.topic_data:
@@ -299,22 +367,12 @@ def _has_transactional_records(request: ProduceRequest) -> bool:
     return False
 
 
-def _may_use_transactional_id(request: ProduceRequest, context: RequestContext) -> bool:
-    return request.transactional_id is not None and context.allows(
-        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
-    )
-
-
 def _check_batch(header: BatchHeader, config: TopicConfig, *, now_ms: int) -> None:
-    """What the topic's configuration and this stage of the broker ask of a batch.
+    """What the topic's configuration asks of a batch.
 
     Raises:
-        KafkaError: INVALID_TXN_STATE or INVALID_TIMESTAMP.
+        KafkaError: INVALID_TIMESTAMP.
     """
-    if header.is_transactional:
-        raise KafkaError(
-            ErrorCode.INVALID_TXN_STATE, "The batch is not part of a transaction: this broker has none yet."
-        )
     if config.message_timestamp_type == "LogAppendTime":
         return
     latest = now_ms + config.message_timestamp_after_max_ms

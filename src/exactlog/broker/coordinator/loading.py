@@ -1,4 +1,7 @@
-"""How a shard comes by its state: all records of its partition, from the log start on."""
+"""How a shard comes by its state: all records of its partition, from the log start on.
+
+All that is committed is read, also in transactions that are open: what they hold is pending until their marker.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -7,7 +10,8 @@ from typing import Final
 from exactlog.broker.coordinator.machine import Machine
 from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.errors import DecodeError
-from exactlog.core.record.batch_format import iter_headers
+from exactlog.core.record.batch_format import BatchHeader, iter_headers
+from exactlog.core.record.control_record_format import decode_marker
 from exactlog.core.record.record_format import decode_records
 from exactlog.storage.partition_log import PartitionLog
 
@@ -36,8 +40,7 @@ async def load_shard(partition: PartitionLog, machine: Machine, *, is_wanted: Ca
         next_offset = offset
         for position, header in iter_headers(batches):
             next_offset = header.last_offset + 1
-            if not header.is_control:
-                _restore(machine, batches, position, from_offset=offset)
+            _restore(machine, batches, position, header, from_offset=offset)
         if next_offset == offset:
             raise DecodeError(f"{partition.topic_partition}: no batch at offset {offset}, the log ends at {end_offset}")
         size_bytes += len(batches)
@@ -53,7 +56,14 @@ async def _until_settled(partition: PartitionLog) -> None:
     await settled.wait()
 
 
-def _restore(machine: Machine, batches: Buffer, position: int, *, from_offset: int) -> None:
-    for record in decode_records(batches, position):
-        if record.offset >= from_offset and record.key is not None:
-            machine.restore(record.key, record.value)
+def _restore(machine: Machine, batches: Buffer, position: int, header: BatchHeader, *, from_offset: int) -> None:
+    producer_id = header.producer_id if header.is_transactional else None
+    for record in decode_records(batches, position, header=header):
+        if record.offset < from_offset:
+            continue
+        if header.is_control:
+            marker = decode_marker(record)
+            if marker is not None:
+                machine.restore_marker(header.producer_id, is_commit=marker.is_commit)
+        elif record.key is not None:
+            machine.restore(record.key, record.value, producer_id=producer_id)

@@ -1,18 +1,20 @@
 """Carries out what a coordinator's rules decide: records to the log, answers once they are committed, timers.
 
-Records that are decided while a round is in flight wait together and become one batch of the next. An answer leaves
-when everything that had been decided by then is committed, even where it needs no record of its own: it may tell what
-an earlier, still undecided record says. When a round fails, all that was decided since is forgotten and everybody who
-waits for it is sent away to ask again.
+Records that are decided while a round is in flight wait together and become one batch of the next; those that are part
+of a transaction are a batch of their producer, at once. An answer leaves when everything that had been decided by then
+is committed, even where it needs no record of its own: it may tell what an earlier, still undecided record says. When a
+round fails, all that was decided since is forgotten and everybody who waits for it is sent away to ask again.
 
 The log is bounded: once enough has been appended, all that is live is written anew at its end, and the log start moves
-up to there. Replaying from there gives the same state.
+up to there, or to the first open transaction. Replaying from there gives the same state.
 """
 
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import Final, Generic
 
 from msgspec import Struct
@@ -20,19 +22,38 @@ from msgspec import Struct
 from exactlog.broker.coordinator.machine import AnyMachine
 from exactlog.broker.timers import Timers
 from exactlog.core.model.clock import Clock
-from exactlog.core.model.decisions import NOTHING, Answer, CoordinatorRecord, Decision, SetTimer, Waiter
+from exactlog.core.model.decisions import (
+    NOTHING,
+    Answer,
+    CancelTimer,
+    CoordinatorRecord,
+    Decision,
+    ProducerIdentity,
+    SetTimer,
+    Waiter,
+)
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import EncodeError
-from exactlog.core.model.ids import TimestampMs
+from exactlog.core.model.errors import EncodeError, InvariantError
+from exactlog.core.model.ids import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+)
 from exactlog.core.model.limits import COORDINATOR_LOG_BYTES_MAX
 from exactlog.core.record.batch_builder import NewRecord, build_batch
-from exactlog.core.record.batch_format import decode_header
-from exactlog.storage.partition_log import AppendRefused, PartitionLog
+from exactlog.core.record.batch_format import BATCH_OVERHEAD, decode_header
+from exactlog.core.record.control_record_format import TransactionMarker
+from exactlog.storage.partition_log import Appended, AppendRefused, PartitionLog
 from exactlog.storage.round_committer import RoundCommitter
 
 _logger = logging.getLogger(__name__)
 
 _REWRITE_BATCH_RECORDS: Final = 5_000  # about half a megabyte: no batch of a rewrite is too large for a reader
+_MARKER_BYTES: Final = BATCH_OVERHEAD + 17
+_STOPS: Final = "%s: the coordinator stops"
+_NO_PRODUCER: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 class _Decided(Struct, frozen=True):
@@ -40,6 +61,15 @@ class _Decided(Struct, frozen=True):
 
     record: CoordinatorRecord
     encoded: NewRecord
+
+
+def expect_no_effect(effect: Struct) -> None:
+    """For rules that never decide an effect.
+
+    Raises:
+        InvariantError: always.
+    """
+    raise InvariantError(f"nobody carries this out: {effect!r}")
 
 
 class ShardRunner(Generic[AnyMachine]):
@@ -50,24 +80,35 @@ class ShardRunner(Generic[AnyMachine]):
     """
 
     def __init__(
-        self, partition: PartitionLog, machine: AnyMachine, *, rounds: RoundCommitter, timers: Timers, clock: Clock
+        self,
+        partition: PartitionLog,
+        machine: AnyMachine,
+        *,
+        rounds: RoundCommitter,
+        timers: Timers,
+        clock: Clock,
+        on_effect: Callable[[Struct], None] = expect_no_effect,
     ) -> None:
         self.machine = machine
         self._partition = partition
         self._rounds = rounds
         self._timers = timers
         self._clock = clock
+        self._on_effect = on_effect
         self._timer_keys: set[Hashable] = set()
         self._forming: list[_Decided] = []
         self._is_gathering = False
         self._decided = 0
-        """How many records have been decided, ever; an answer waits for this count to be committed."""
+        """How many records and markers have been decided, ever; an answer waits for this count to be committed."""
         self._committed = 0
         self._waiting: deque[tuple[int, Callable[[ErrorCode], None]]] = deque()
         self._term = 0
         """Grows by one when what was decided is forgotten; what a batch of an earlier term comes to is nobody's."""
+        self._end_offset: int = partition.high_watermark
         self._log_bytes = 0
         self._live_bytes = 0
+        self._rewritten_from: int | None = None
+        """Where the newest rewrite begins that the log start has not reached yet."""
         self._is_resigned = False
 
     @property
@@ -75,10 +116,15 @@ class ShardRunner(Generic[AnyMachine]):
         """Whether requests may be handed to it."""
         return not self._is_resigned and self._partition.failure is None
 
+    @property
+    def partition(self) -> PartitionLog:
+        """Its log. Nobody else appends to it."""
+        return self._partition
+
     def start(self, *, loaded_bytes: int) -> None:
         """The machine has been loaded from so many bytes of log."""
         self._log_bytes = loaded_bytes
-        self.carry_out(self.machine.loaded(now_ms=self._clock.now_ms()))
+        self.decide(lambda machine, now_ms: machine.loaded(now_ms=now_ms))
 
     # --- deciding -----------------------------------------------------------------------------------------------
 
@@ -93,40 +139,37 @@ class ShardRunner(Generic[AnyMachine]):
             _send_away(unanswered)
             return
         decision = NOTHING
+        told_at_once: tuple[Answer, ...] = ()
         try:
             decision = work(self.machine, self._clock.now_ms())
-            self.carry_out(decision)
+            told_at_once = self._carry_out(decision)
         except Exception:  # nobody else is hurt, and whoever waits here is sent away
-            _logger.critical("%s: the coordinator stops", self._partition.topic_partition, exc_info=True)
-            unanswered += [answer.waiter for answer in decision.answers]
-            self.resign(unanswered)
+            _logger.critical(_STOPS, self._partition.topic_partition, exc_info=True)
+            self.resign((*unanswered, *_waiters(decision)))
+        for answer in told_at_once:
+            _give(answer, ErrorCode.NONE)
 
-    def carry_out(self, decision: Decision) -> None:
-        """Does what was decided just now; nothing else may have happened since."""
+    def _carry_out(self, decision: Decision) -> tuple[Answer, ...]:
+        """Does what was decided just now, nothing else may have happened since; gives who is to be told at once."""
         try:
             records = self._encode(decision.records)
         except EncodeError as error:  # before anything of it has happened: it concerns who asked, and nobody else
             _logger.error("%s: a decision cannot be written down: %s", self._partition.topic_partition, error)
-            for answer in decision.answers:
-                answer.waiter.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
-            return
-        for record in decision.records:
-            self.machine.replay(record)
-        if records:
-            self._forming += records
-            self._decided += len(records)
-            if not self._is_gathering:
-                self._is_gathering = True
-                self._rounds.before_next_round(self._append_forming)
-        for change in decision.timers:
-            if isinstance(change, SetTimer):
-                self._timer_keys.add(change.key)
-                self._timers.set((self, change.key), change.delay_ms, partial(self._time_out, change.key))
-            else:
-                self._timer_keys.discard(change.key)
-                self._timers.cancel((self, change.key))
+            _send_away(_waiters(decision), ErrorCode.UNKNOWN_SERVER_ERROR)
+            return ()
+        if records and decision.producer is not None:
+            refusal = self._append_pending(records, decision.producer)
+            if refusal is not ErrorCode.NONE:
+                self._refuse(refusal, partial(_send_away, _waiters(decision)))
+                return ()
+        elif records:
+            self._gather(records)
+        self._set_timers(decision.timers)
         for answer in decision.answers:
             self.when_committed(partial(_give, answer))
+        for effect in decision.effects:
+            self.when_committed(partial(self._have_done, effect))
+        return decision.told_at_once
 
     def when_committed(self, callback: Callable[[ErrorCode], None]) -> None:
         """Calls back when all that is decided by now is committed (NONE) or never will be; at once when it is."""
@@ -137,27 +180,134 @@ class ShardRunner(Generic[AnyMachine]):
         else:
             self._waiting.append((self._decided, callback))
 
+    def write_marker(
+        self,
+        marker: TransactionMarker,
+        identity: ProducerIdentity,
+        *,
+        transaction_version: int,
+        then: Callable[[ErrorCode], None],
+    ) -> None:
+        """Ends a producer's transaction in this shard: what it has pending here counts from now on, or never will.
+
+        Args:
+            marker: whether it commits, and which coordinator says so.
+            identity: whose transaction, and the epoch that the marker carries.
+            transaction_version: 2 where that epoch is above the transaction's own (KIP-890).
+            then: called once: it is committed (NONE), will never be (NOT_COORDINATOR), or was refused (the error).
+        """
+        refusal = ErrorCode.NOT_COORDINATOR
+        try:
+            if not self._is_resigned:
+                refusal = self._append_marker(marker, identity, transaction_version=transaction_version)
+        except Exception:
+            _logger.critical(_STOPS, self._partition.topic_partition, exc_info=True)
+            self.resign()
+        if refusal is ErrorCode.NONE:
+            self.when_committed(then)
+        else:
+            self._refuse(refusal, then)
+
+    def _refuse(self, refusal: ErrorCode, then: Callable[[ErrorCode], None]) -> None:
+        """Tells of a refusal once that by which it was judged is committed; what failed instead may be tried again."""
+        self.when_committed(lambda error: then(refusal if error is ErrorCode.NONE else error))
+
+    def _set_timers(self, changes: Iterable[SetTimer | CancelTimer]) -> None:
+        for change in changes:
+            if isinstance(change, SetTimer):
+                self._timer_keys.add(change.key)
+                self._timers.set((self, change.key), change.delay_ms, partial(self._time_out, change.key))
+            else:
+                self._timer_keys.discard(change.key)
+                self._timers.cancel((self, change.key))
+
     def _time_out(self, key: Hashable) -> None:
         self._timer_keys.discard(key)
         self.decide(lambda machine, now_ms: machine.time_out(key, now_ms=now_ms))
 
+    def _have_done(self, effect: Struct, error: ErrorCode) -> None:
+        """An effect is carried out; where that breaks, the next load of this shard sees that it is still to be done."""
+        if error is not ErrorCode.NONE:
+            return
+        try:
+            self._on_effect(effect)
+        except Exception:
+            _logger.critical(_STOPS, self._partition.topic_partition, exc_info=True)
+            self.resign()
+
     # --- the log ------------------------------------------------------------------------------------------------
 
-    def _append_forming(self) -> None:
-        """A round is about to start: what was decided until now becomes one batch of it."""
-        self._is_gathering = False
-        records, self._forming = self._forming, []
-        if records and not self._is_resigned:
-            try:
-                self._append_batch(records)
-            except Exception:  # the round goes on with what others have for it
-                _logger.critical("%s: the coordinator stops", self._partition.topic_partition, exc_info=True)
-                self.resign()
+    def _gather(self, records: list[_Decided]) -> None:
+        """Records that are part of no transaction wait for the next round, to be one batch of it."""
+        for decided in records:
+            self.machine.replay(decided.record)
+        self._forming += records
+        self._decided += len(records)
+        if not self._is_gathering:
+            self._is_gathering = True
+            self._rounds.before_next_round(self._append_gathered)
 
-    def _append_batch(self, records: list[_Decided]) -> None:
-        end_offset = self._append(records, then=partial(self._on_committed, records))
-        if end_offset is not None and self._log_bytes > max(COORDINATOR_LOG_BYTES_MAX, 2 * self._live_bytes):
-            self._rewrite(end_offset)
+    def _append_gathered(self) -> None:
+        """A round is about to start, and goes on with what others have for it whatever happens here."""
+        self._is_gathering = False
+        if self._is_resigned:
+            return
+        try:
+            self._append_forming()
+        except Exception:
+            _logger.critical(_STOPS, self._partition.topic_partition, exc_info=True)
+            self.resign()
+
+    def _append_forming(self) -> bool:
+        """What was gathered until now becomes one batch; False where it has to be forgotten."""
+        records, self._forming = self._forming, []
+        if not records:
+            return True
+        refused = self._append(records, then=partial(self._on_records_committed, records, None))
+        if refused is not None:
+            self._forget_decided(refused.error_code)
+            return False
+        return self._rewrite_if_due()
+
+    def _append_pending(self, records: list[_Decided], producer: ProducerIdentity) -> ErrorCode:
+        """Records of a transaction are appended at once: the partition may refuse them, and then nothing happened."""
+        if not self._append_forming():
+            return ErrorCode.NOT_COORDINATOR
+        producer_id = producer.producer_id
+        refused = self._append(records, producer, then=partial(self._on_records_committed, records, producer_id))
+        if refused is not None:
+            return self._reason(refused)
+        for decided in records:
+            self.machine.replay(decided.record, producer_id=producer_id)
+        self._decided += len(records)
+        return ErrorCode.NONE if self._rewrite_if_due() else ErrorCode.NOT_COORDINATOR
+
+    def _append_marker(
+        self, marker: TransactionMarker, identity: ProducerIdentity, *, transaction_version: int
+    ) -> ErrorCode:
+        if not self._append_forming():
+            return ErrorCode.NOT_COORDINATOR
+        outcome = self._partition.append_marker(
+            marker,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            transaction_version=transaction_version,
+            now_ms=self._clock.now_ms(),
+        )
+        if isinstance(outcome, AppendRefused):
+            return self._reason(outcome)
+        self._note_appended(outcome, count=1, size_bytes=_MARKER_BYTES)
+        self._await_commit(partial(self._on_marker_committed, identity.producer_id, marker))
+        self.machine.replay_marker(identity.producer_id, is_commit=marker.is_commit)
+        self._decided += 1
+        return ErrorCode.NONE if self._rewrite_if_due() else ErrorCode.NOT_COORDINATOR
+
+    def _reason(self, refused: AppendRefused) -> ErrorCode:
+        """What to tell who is refused: it concerns nobody else, unless the partition takes nothing any more."""
+        if self._partition.failure is None:
+            return refused.error_code
+        self._forget_decided(refused.error_code)
+        return ErrorCode.NOT_COORDINATOR
 
     def _encode(self, records: Iterable[CoordinatorRecord]) -> list[_Decided]:
         now_ms = TimestampMs(self._clock.now_ms())
@@ -166,12 +316,32 @@ class ShardRunner(Generic[AnyMachine]):
             for record in records
         ]
 
-    def _append(self, records: list[_Decided], *, then: Callable[[], None]) -> int | None:
-        """Appends one batch and calls `then` once it is committed; gives the offset behind it, None if refused."""
+    def _append(
+        self, records: list[_Decided], producer: ProducerIdentity = _NO_PRODUCER, *, then: Callable[[], None]
+    ) -> AppendRefused | None:
+        """Appends one batch and calls `then` once it is committed; says why, where it is refused."""
+        batch = build_batch(
+            [decided.encoded for decided in records],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            is_transactional=producer is not _NO_PRODUCER,
+        )
         now_ms = self._clock.now_ms()
-        batch = build_batch([decided.encoded for decided in records])
-        self._log_bytes += len(batch)
-        outcome = self._partition.append(decode_header(batch), memoryview(batch), now_ms=now_ms)
+        outcome = self._partition.append(
+            decode_header(batch), memoryview(batch), now_ms=now_ms, is_client=False, is_verified=True
+        )
+        if isinstance(outcome, AppendRefused):
+            return outcome
+        self._note_appended(outcome, count=len(records), size_bytes=len(batch))
+        self._await_commit(then)
+        return None
+
+    def _note_appended(self, appended: Appended, *, count: int, size_bytes: int) -> None:
+        self._end_offset = appended.base_offset + count
+        self._log_bytes += size_bytes
+
+    def _await_commit(self, then: Callable[[], None]) -> None:
+        """Calls `then` once what was appended last is committed; forgets what was decided, where it never will be."""
         term = self._term
 
         def when_committed(error: ErrorCode) -> None:
@@ -182,17 +352,22 @@ class ShardRunner(Generic[AnyMachine]):
             else:
                 self._forget_decided(error)
 
-        if isinstance(outcome, AppendRefused):
-            when_committed(outcome.error_code)
-            return None
         self._partition.when_committed(when_committed)
-        return outcome.base_offset + len(records)
 
-    def _on_committed(self, records: list[_Decided]) -> None:
+    def _on_records_committed(self, records: list[_Decided], producer_id: ProducerId | None) -> None:
         for decided in records:
-            self.machine.replay_committed(decided.record)
-        self._committed += len(records)
-        while self._waiting and self._waiting[0][0] <= self._committed:
+            self.machine.replay_committed(decided.record, producer_id=producer_id)
+        self._reach(self._committed + len(records))
+
+    def _on_marker_committed(self, producer_id: ProducerId, marker: TransactionMarker) -> None:
+        self.machine.replay_marker_committed(producer_id, is_commit=marker.is_commit)
+        if self._rewritten_from is not None and self._partition.last_stable_offset >= self._rewritten_from:
+            self._move_log_start()
+        self._reach(self._committed + 1)
+
+    def _reach(self, committed: int) -> None:
+        self._committed = committed
+        while self._waiting and self._waiting[0][0] <= committed:
             self._waiting.popleft()[1](ErrorCode.NONE)
 
     def _forget_decided(self, error: ErrorCode) -> None:
@@ -202,27 +377,63 @@ class ShardRunner(Generic[AnyMachine]):
         self._decided = self._committed
         self._forming = []
         waiting, self._waiting = self._waiting, deque()
-        for _, callback in waiting:
-            callback(ErrorCode.NOT_COORDINATOR)
         self.decide(lambda machine, now_ms: machine.reset(now_ms=now_ms))
+        for _, callback in waiting:  # some decide on, by what is left
+            callback(ErrorCode.NOT_COORDINATOR)
 
-    def _rewrite(self, start: int) -> None:
-        """Writes all that is live at the end of the log, which is `start`, and lets go of what stands before."""
+    # --- its bound ----------------------------------------------------------------------------------------------
+
+    def _rewrite_if_due(self) -> bool:
+        """Writes all that is live at the end of the log, once that has become long; False where the log refuses.
+
+        Nothing of it changes any state, wherever it ends: a value that is there already is said again.
+        """
+        if self._log_bytes <= max(COORDINATOR_LOG_BYTES_MAX, 2 * self._live_bytes):
+            return True
+        start, term = self._end_offset, self._term
         self._log_bytes = 0
-        term = self._term
         live = self._encode(self.machine.live_records())
-        for at in range(0, len(live), _REWRITE_BATCH_RECORDS):
-            if self._append(live[at : at + _REWRITE_BATCH_RECORDS], then=_nothing) is None:
-                return
+        batches = [(_NO_PRODUCER, live[at : at + _REWRITE_BATCH_RECORDS]) for at in _starts(live)]
+        for producer, records in chain(batches, self._pending_batches()):
+            refused = self._append(records, producer, then=_nothing)
+            if refused is not None:
+                self._forget_decided(refused.error_code)
+                return False
         self._live_bytes = self._log_bytes
 
-        def move_log_start(error: ErrorCode) -> None:
+        def when_committed(error: ErrorCode) -> None:
             if error is ErrorCode.NONE and term == self._term:
-                self._partition.move_log_start(min(start, self._partition.last_stable_offset))
+                self._rewritten_from = start
+                self._move_log_start()
 
-        self._partition.when_committed(move_log_start)
+        self._partition.when_committed(when_committed)
+        return True
+
+    def _pending_batches(self) -> Iterator[tuple[ProducerIdentity, list[_Decided]]]:
+        """What is pending, in the transactions as they stand open in the partition."""
+        epochs: dict[ProducerId, ProducerEpoch] | None = None
+        for producer_id, pending in groupby(self.machine.pending_records(), key=itemgetter(0)):
+            if epochs is None:
+                epochs = {entry.producer_id: entry.producer_epoch for entry in self._partition.open_transactions()}
+            if producer_id not in epochs:
+                raise InvariantError(f"producer {producer_id} has records pending, and no transaction in its partition")
+            records = self._encode(record for _, record in pending)
+            for at in _starts(records):
+                yield ProducerIdentity(producer_id, epochs[producer_id]), records[at : at + _REWRITE_BATCH_RECORDS]
+
+    def _move_log_start(self) -> None:
+        """Lets go of what stands before the newest rewrite; what an open transaction began stays, and all behind it."""
+        if self._rewritten_from is not None:
+            reached = min(self._rewritten_from, self._partition.last_stable_offset)
+            self._partition.move_log_start(reached)
+            if reached == self._rewritten_from:
+                self._rewritten_from = None
 
     # --- the end ------------------------------------------------------------------------------------------------
+
+    def append_decided(self) -> None:
+        """Has what is decided in the log before this shard resigns: what others have written because of it stays so."""
+        self._append_gathered()
 
     def resign(self, also: Iterable[Waiter] = ()) -> None:
         """Lets everybody go who waits here, to ask again elsewhere or later; nothing is decided any more.
@@ -242,9 +453,13 @@ class ShardRunner(Generic[AnyMachine]):
         _send_away((*self.machine.resign(), *also))
 
 
-def _send_away(waiters: Iterable[Waiter]) -> None:
+def _waiters(decision: Decision) -> list[Waiter]:
+    return [answer.waiter for answer in (*decision.answers, *decision.told_at_once)]
+
+
+def _send_away(waiters: Iterable[Waiter], error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
     for waiter in dict.fromkeys(waiters):  # each once
-        waiter.fail(ErrorCode.NOT_COORDINATOR)
+        waiter.fail(error_code)
 
 
 def _give(answer: Answer, error: ErrorCode) -> None:
@@ -252,6 +467,11 @@ def _give(answer: Answer, error: ErrorCode) -> None:
         answer.waiter.answer(answer.outcome)
     else:
         answer.waiter.fail(error)
+
+
+def _starts(records: Sequence[_Decided]) -> range:
+    """Where the batches of a rewrite begin."""
+    return range(0, len(records), _REWRITE_BATCH_RECORDS)
 
 
 def _nothing() -> None:

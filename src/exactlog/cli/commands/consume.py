@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
 
 import click
 from msgspec import Struct
@@ -10,6 +9,7 @@ from msgspec import Struct
 from exactlog.cli.client import run_with_client
 from exactlog.cli.completion_names import complete_groups, complete_topics
 from exactlog.cli.errors import InvalidUsageError, NotAvailableError
+from exactlog.cli.isolation import ISOLATION_LEVELS, control_option, isolation_option
 from exactlog.cli.offsets import ends_of, find_places, resolve
 from exactlog.cli.output import OutputClosed, RowPrinter, flush_output
 from exactlog.cli.positions import Position, parse_position
@@ -17,8 +17,6 @@ from exactlog.cli.records import record_printer, record_row
 from exactlog.cli.settings import Command, Settings
 from exactlog.client.ports import Client, ConsumedRecord, IsolationLevel
 from exactlog.core.model.ids import Offset, TimestampMs, TopicPartition
-
-_ISOLATION_LEVELS: Final = {level.name.lower(): level for level in IsolationLevel}
 
 
 class Extent(Struct, frozen=True):
@@ -51,8 +49,8 @@ class Extent(Struct, frozen=True):
 )
 @click.option("-n", "--count", "count_max", type=click.IntRange(1), help="Stop after so many records.")
 @click.option("-f", "--follow", is_flag=True, help="Do not stop at the ends: wait for more.")
-@click.option("--isolation", type=click.Choice(list(_ISOLATION_LEVELS)), default="read_committed", show_default=True)
-@click.option("--control", is_flag=True, help="Print transaction markers too.")
+@isolation_option
+@control_option
 @click.option(
     "-g", "--group", shell_complete=complete_groups, help="Read on where this group is, share with its other members."
 )
@@ -95,7 +93,7 @@ def consume(
         end=None if end is None else parse_position(end, now_ms=now_ms),
         count_max=count_max,
         is_followed=follow,
-        isolation=_ISOLATION_LEVELS[isolation],
+        isolation=ISOLATION_LEVELS[isolation],
         has_control=control,
     )
     with record_printer(settings.output_of_records()) as printer:

@@ -15,6 +15,7 @@ from exactlog.cli.offsets import ends_of, find_places, resolve, starts_of
 from exactlog.cli.output import Row, write_line, write_object, write_rows
 from exactlog.cli.positions import Position, parse_position
 from exactlog.cli.settings import Group, Settings
+from exactlog.cli.targets import split_target
 from exactlog.client.groups import EMPTY, CommittedOffset, GroupDescription, GroupListing
 from exactlog.client.ports import Client, IsolationLevel
 from exactlog.core.model.error_code import ErrorCode
@@ -106,18 +107,6 @@ def delete(settings: Settings, /, *, group_id: str, yes: bool) -> None:
         raise InvalidUsageError(f"deleting {group_id} forgets its offsets", hint="Add --yes if that is meant.")
     run_with_client(settings, lambda client: client.delete_group(group_id))
     write_object({"group": group_id, "deleted": True}, output=settings.output_of_list())
-
-
-def split_target(target: str) -> tuple[str, int | None]:
-    """The topic and the partition that `TOPIC` or `TOPIC:PARTITION` names; None: all of them.
-
-    Raises:
-        InvalidUsageError: the partition is no number.
-    """
-    topic, colon, partition = target.partition(":")
-    if colon and not (partition.isascii() and partition.isdigit()):
-        raise InvalidUsageError(f"{target!r} is not of the form TOPIC or TOPIC:PARTITION")
-    return topic, int(partition) if colon else None
 
 
 def group_row(listing: GroupListing) -> Row:

@@ -5,10 +5,11 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import click
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from exactlog.cli.commands.log_audit import repair, verify
 from exactlog.cli.errors import PartlyDoneError
+from exactlog.cli.isolation import ISOLATION_LEVELS, control_option, isolation_option
 from exactlog.cli.output import write_object, write_rows
 from exactlog.cli.positions import AsOfTime, AsOfVersion, parse_as_of
 from exactlog.cli.records import record_printer, record_row
@@ -17,6 +18,7 @@ from exactlog.core.deltalog.commit_format import DeltaCommit
 from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY, parse_partition_directory_name
 from exactlog.core.model.errors import ExactlogError, NotFoundError
 from exactlog.core.model.ids import TopicPartition
+from exactlog.core.model.isolation_level import IsolationLevel
 from exactlog.storage.directory_lock import DirectoryLock
 from exactlog.storage.filesystem import OsFilesystem
 from exactlog.storage.table_reader import TableReader, find_tables, open_table
@@ -45,6 +47,24 @@ _VACUUM_COLUMNS = (
 )
 
 path_argument = click.argument("path", type=click.Path(path_type=Path))
+
+
+class Extent(Struct, frozen=True):
+    """What is to be read of a table.
+
+    Attributes:
+        moment: as of when; None: as it is now.
+        from_offset: the first one.
+        to_offset: where to stop before; None: at the end.
+        isolation: what is seen of transactions.
+        has_control: whether their markers are read too.
+    """
+
+    moment: AsOfVersion | AsOfTime | None
+    from_offset: int
+    to_offset: int | None
+    isolation: IsolationLevel
+    has_control: bool
 
 
 @click.group(cls=Group)
@@ -88,14 +108,36 @@ def versions(settings: Settings, /, *, path: Path, limit: int, is_all: bool) -> 
 @click.option("--as-of", metavar="VERSION|TIMESTAMP", help="The records as of a delta version, or a time (RFC 3339).")
 @click.option("--from", "from_offset", type=click.IntRange(0), default=0, help="The first offset.")
 @click.option("--to", "to_offset", type=click.IntRange(0), help="The offset to stop before.")
+@isolation_option
+@control_option
 @click.pass_obj
-def read(settings: Settings, /, *, path: Path, as_of: str | None, from_offset: int, to_offset: int | None) -> None:
-    """Print the records of a partition, or of every partition of a data directory."""
-    moment = None if as_of is None else parse_as_of(as_of)
+def read(
+    settings: Settings,
+    /,
+    *,
+    path: Path,
+    as_of: str | None,
+    from_offset: int,
+    to_offset: int | None,
+    isolation: str,
+    control: bool,
+) -> None:
+    """Print the records of a partition, or of every partition of a data directory.
+
+    Records of aborted transactions are left out, and so is all from the first one on that is open; of one that was open
+    as of a version nothing is ever shown for that version.
+    """
+    extent = Extent(
+        moment=None if as_of is None else parse_as_of(as_of),
+        from_offset=from_offset,
+        to_offset=to_offset,
+        isolation=ISOLATION_LEVELS[isolation],
+        has_control=control,
+    )
     tables = tables_at(path)
     with record_printer(settings.output_of_records()) as printer:
         for table in tables:
-            for row in read_table(table, moment, from_offset=from_offset, to_offset=to_offset):
+            for row in read_table(table, extent):
                 printer.write(row)
 
 
@@ -225,16 +267,17 @@ def vacuum_row(path: Path, *, versions_keep: int, dry_run: bool) -> dict[str, ob
     }
 
 
-def read_table(
-    table: TableReader, moment: AsOfVersion | AsOfTime | None, *, from_offset: int, to_offset: int | None
-) -> Iterator[dict[str, object]]:
+def read_table(table: TableReader, extent: Extent) -> Iterator[dict[str, object]]:
     """The records of one table as rows."""
     place = TopicPartition(table.metadata.topic, table.metadata.partition)
+    moment = extent.moment
     stored = table.read_stored(
-        from_offset,
-        to_offset,
+        extent.from_offset,
+        extent.to_offset,
         as_of_version=moment.version if isinstance(moment, AsOfVersion) else None,
         as_of_timestamp=moment.timestamp_ms if isinstance(moment, AsOfTime) else None,
+        isolation=extent.isolation,
+        include_control=extent.has_control,
     )
     for found in stored:
         yield record_row(place, found.record, batch=found.batch, delta_version=found.delta_version)

@@ -1,7 +1,7 @@
 """Topics, the cluster, offsets by time, and where logs begin."""
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -19,10 +19,11 @@ from exactlog.client.ports import (
 )
 from exactlog.client.wire.cluster import Cluster, TopicMetadata, has_topic_id, topic_refusal
 from exactlog.client.wire.connection import WireConnection
+from exactlog.client.wire.leaders import ask_leaders
 from exactlog.client.wire.refusals import as_error_code, check, refusal, the_only
 from exactlog.client.wire.retries import retry
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import DecodeError, ExactlogError, KafkaError, NotFoundError
+from exactlog.core.model.errors import ExactlogError, KafkaError, NotFoundError
 from exactlog.core.model.ids import ZERO_UUID, BrokerId, LeaderEpoch, Offset, TimestampMs, TopicPartition
 from exactlog.core.protocol.api_keys import ApiKey
 from exactlog.core.protocol.messages.create_partitions import (
@@ -242,7 +243,7 @@ class WireAdmin:
             asked = {place: timestamps[place] for place in places}
             return await self._list_offsets_of(connection, asked, isolation, found)
 
-        await self._ask_leaders("list offsets", timestamps, found, ask)
+        await ask_leaders(self._cluster, "list offsets", timestamps, found, ask, settings=self._settings)
         return found
 
     async def delete_records(self, offsets: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
@@ -254,7 +255,7 @@ class WireAdmin:
             return await self._delete_records_of(connection, asked, low_watermarks)
 
         try:
-            await self._ask_leaders("delete records", offsets, low_watermarks, ask)
+            await ask_leaders(self._cluster, "delete records", offsets, low_watermarks, ask, settings=self._settings)
         except ExactlogError as error:
             if len(offsets) > 1:
                 told = f"the records of {len(low_watermarks)} of {len(offsets)} partitions were deleted for certain"
@@ -266,38 +267,6 @@ class WireAdmin:
 
     async def _retry(self, what: str, attempt: Callable[[], Awaitable[Result]]) -> Result:
         return await retry(what, attempt, self._settings)
-
-    async def _ask_leaders(
-        self,
-        what: str,
-        places: Collection[TopicPartition],
-        found: Mapping[TopicPartition, object],
-        ask: Callable[[WireConnection, Sequence[TopicPartition]], Awaitable[list[KafkaError]]],
-    ) -> None:
-        """Asks the leader of each partition until all are found.
-
-        Args:
-            what: for messages.
-            places: the partitions.
-            found: what is known of them; those in it need not be asked for any more.
-            ask: asks one leader for some; what it says goes into `found`, what it refuses is given back.
-        """
-
-        async def attempt() -> None:
-            by_leader: defaultdict[BrokerId, list[TopicPartition]] = defaultdict(list)
-            for place in places:
-                if place not in found:
-                    by_leader[await self._cluster.leader_of(place)].append(place)
-            errors: list[KafkaError] = []
-            for leader_id, led in by_leader.items():
-                errors += await ask(await self._cluster.connection_to(leader_id), led)
-            if errors:
-                raise errors[0]
-            missing = [place for place in places if place not in found]
-            if missing:
-                raise DecodeError(f"{what}: the brokers left {min(missing)} out of their answers")
-
-        await self._retry(what, attempt)
 
     def _check(self, error_code: int, what: str, detail: str | None) -> None:
         if as_error_code(error_code) is ErrorCode.NOT_CONTROLLER:

@@ -14,7 +14,7 @@ from exactlog.client.ports import ACKS_ALL, ClientSettings
 from exactlog.client.wire.cluster import Cluster, TopicMetadata
 from exactlog.client.wire.connection import WireConnection
 from exactlog.client.wire.produce_exchange import detail_of, exchange_produce
-from exactlog.client.wire.producer import stamp
+from exactlog.client.wire.record_distributor import stamp
 from exactlog.client.wire.refusals import as_error_code, refusal
 from exactlog.client.wire.retries import retry
 from exactlog.core.codec.compression import Compression

@@ -10,15 +10,19 @@ from exactlog.core.model.errors import UnsupportedError
 from exactlog.core.protocol.api_keys import APIS, ApiKey
 from exactlog.core.protocol.messages.api_versions import ApiVersionsResponse
 
-_VERSION_MAX: Final = 32_767
+VERSION_MAX: Final = 32_767
 
 
 class BrokerVersions(msgspec.Struct, frozen=True):
-    """What a broker said it serves: versions by API key, and levels of features by name (KIP-584)."""
+    """What a broker said it serves: versions by API key, and levels of features by name (KIP-584).
+
+    `features` are the levels it can work at, `finalized` those its cluster works at.
+    """
 
     broker: str
     served: Mapping[int, Versions]
     features: Mapping[str, Versions] = {}
+    finalized: Mapping[str, int] = {}
 
     def serves(self, api_key: ApiKey) -> bool:
         """Whether the broker serves some version of the API that this client speaks."""
@@ -26,7 +30,7 @@ class BrokerVersions(msgspec.Struct, frozen=True):
         ours = APIS[api_key].versions
         return served is not None and served.lowest <= ours.highest and served.highest >= ours.lowest
 
-    def pick(self, api_key: ApiKey, *, at_least: int = 0, at_most: int = _VERSION_MAX) -> int:
+    def pick(self, api_key: ApiKey, *, at_least: int = 0, at_most: int = VERSION_MAX) -> int:
         """The highest version that both sides speak.
 
         Raises:
@@ -65,4 +69,5 @@ def served_versions(broker: str, response: ApiVersionsResponse) -> BrokerVersion
     features = {
         feature.name: Versions(feature.min_version, feature.max_version) for feature in response.supported_features
     }
-    return BrokerVersions(broker, served, features)
+    finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    return BrokerVersions(broker, served, features, finalized)

@@ -5,16 +5,20 @@ from typing import Self
 
 from exactlog.client.groups import MemberSettings
 from exactlog.client.ports import ClientSettings, IsolationLevel
+from exactlog.client.transactions import TRANSACTION_TIMEOUT_MS_DEFAULT, SharedTransaction
 from exactlog.client.wire.addresses import Address
 from exactlog.client.wire.admin import WireAdmin
 from exactlog.client.wire.appender import WireAppender
 from exactlog.client.wire.cluster import Cluster
 from exactlog.client.wire.consumer import WireConsumer
-from exactlog.client.wire.coordinators import Coordinators
+from exactlog.client.wire.coordinators import Coordinated, Coordinators
 from exactlog.client.wire.group_admin import WireGroupAdmin
 from exactlog.client.wire.group_consumer import WireGroupConsumer
 from exactlog.client.wire.group_membership import GroupMembership
 from exactlog.client.wire.producer import WireProducer
+from exactlog.client.wire.transaction_admin import WireTransactionAdmin
+from exactlog.client.wire.transaction_part import WireTransactionPart
+from exactlog.client.wire.transactional_producer import WireTransactionalProducer
 from exactlog.core.model.ids import Offset, TopicPartition
 
 
@@ -25,6 +29,7 @@ class WireClient:
         self._settings = settings
         self._cluster = Cluster(bootstrap, settings)
         self._coordinators = Coordinators(self._cluster)
+        self._transactions = Coordinators(self._cluster, Coordinated.TRANSACTION)
         self._admin = admin = WireAdmin(self._cluster, settings)
         self.describe_cluster = admin.describe_cluster
         self.list_topics = admin.list_topics
@@ -43,6 +48,13 @@ class WireClient:
         self.list_committed_offsets = group_admin.list_committed_offsets
         self.commit_offsets = group_admin.commit_offsets
         self.delete_offsets = group_admin.delete_offsets
+        transaction_admin = WireTransactionAdmin(self._cluster, self._transactions, settings)
+        self.list_transactions = transaction_admin.list_transactions
+        self.describe_transaction = transaction_admin.describe_transaction
+        self.describe_transactions = transaction_admin.describe_transactions
+        self.describe_producers = transaction_admin.describe_producers
+        self.fence_producers = transaction_admin.fence_producers
+        self.write_abort_marker = transaction_admin.write_abort_marker
         producer = WireProducer(self._cluster, settings)
         self.produce = producer.produce
         self.init_producer_id = producer.init_producer_id
@@ -58,6 +70,23 @@ class WireClient:
     async def close(self) -> None:
         """See `Client`."""
         await self._cluster.close()
+
+    def transactional_producer(
+        self, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS_DEFAULT
+    ) -> WireTransactionalProducer:
+        """See `Client`."""
+        return WireTransactionalProducer(
+            self._cluster,
+            self._coordinators,
+            self._transactions,
+            self._settings,
+            transactional_id,
+            timeout_ms=timeout_ms,
+        )
+
+    def join_transaction(self, transaction: SharedTransaction) -> WireTransactionPart:
+        """See `Client`."""
+        return WireTransactionPart(self._cluster, self._coordinators, self._transactions, self._settings, transaction)
 
     def join_group(
         self,

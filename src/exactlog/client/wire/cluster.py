@@ -8,7 +8,7 @@ import msgspec
 
 from exactlog.client.ports import ClientSettings, PartitionDescription
 from exactlog.client.wire.addresses import Address
-from exactlog.client.wire.broker_versions import BrokerVersions
+from exactlog.client.wire.broker_versions import VERSION_MAX, BrokerVersions
 from exactlog.client.wire.connection import WireConnection
 from exactlog.client.wire.refusals import as_error_code, check, refusal
 from exactlog.core.model.error_code import ErrorCode
@@ -227,12 +227,18 @@ def has_topic_id(topic: TopicMetadata) -> bool:
 
 
 def pick_by_topic_id(
-    versions: BrokerVersions, api_key: ApiKey, topics: Iterable[TopicMetadata], *, names_until: int, at_least: int = 0
+    versions: BrokerVersions,
+    api_key: ApiKey,
+    topics: Iterable[TopicMetadata],
+    *,
+    names_until: int,
+    at_least: int = 0,
+    at_most: int = VERSION_MAX,
 ) -> int:
     """The highest version to speak, not above `names_until`, the last with names, unless every topic has an id."""
-    if all(map(has_topic_id, topics)):
-        return versions.pick(api_key, at_least=at_least)
-    return versions.pick(api_key, at_least=at_least, at_most=names_until)
+    if not all(map(has_topic_id, topics)):
+        at_most = min(at_most, names_until)
+    return versions.pick(api_key, at_least=at_least, at_most=at_most)
 
 
 def _describe_partition(partition: MetadataResponsePartition) -> PartitionDescription:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from exactlog.client.ports import ACKS_NONE
+from exactlog.client.wire.broker_versions import VERSION_MAX
 from exactlog.client.wire.cluster import TopicMetadata, pick_by_topic_id
 from exactlog.client.wire.connection import WireConnection
 from exactlog.client.wire.refusals import the_only
@@ -15,6 +16,8 @@ from exactlog.core.protocol.messages.produce import (
     TopicProduceData,
 )
 
+FIRST_VERSION_WITH_ZSTD: Final = 7
+
 _LAST_VERSION_WITH_NAMES: Final = 12
 
 
@@ -26,18 +29,26 @@ async def exchange_produce(
     acks: int,
     timeout_ms: int,
     at_least: int,
+    at_most: int = VERSION_MAX,
+    transactional_id: str | None = None,
 ) -> PartitionProduceResponse | None:
     """What became of the records for one partition; None with acks=0, where nobody says.
 
     Raises:
-        UnsupportedError: the broker serves no version from `at_least` on; nothing was sent.
+        UnsupportedError: the broker serves no version from `at_least` to `at_most`; nothing was sent.
         UnavailableError: the connection was lost, or the answer did not come in time.
         DecodeError: the answer is malformed, or one to another question.
     """
     version = pick_by_topic_id(
-        connection.versions, ApiKey.PRODUCE, [topic], names_until=_LAST_VERSION_WITH_NAMES, at_least=at_least
+        connection.versions,
+        ApiKey.PRODUCE,
+        [topic],
+        names_until=_LAST_VERSION_WITH_NAMES,
+        at_least=at_least,
+        at_most=at_most,
     )
     request = ProduceRequest(
+        transactional_id=transactional_id,
         acks=acks,
         timeout_ms=timeout_ms,
         topic_data=(TopicProduceData(name=topic.name, topic_id=topic.listing.topic_id, partition_data=(data,)),),

@@ -1,19 +1,18 @@
-"""Producing: records to partitions, partitions to batches, batches to leaders."""
+"""Producing without transactions: batches to leaders, once each."""
 
 import asyncio
-import random
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from exactlog.client.ports import ACKS_ALL, ClientSettings, ProducedRecord, ProducerIdentity
+from exactlog.client.ports import ACKS_ALL, ClientSettings
+from exactlog.client.produced import ProducedRecord, ProducerIdentity
 from exactlog.client.wire.cluster import Cluster, TopicMetadata
 from exactlog.client.wire.connection import WireConnection
-from exactlog.client.wire.partitioner import StickyPartitioner, partition_of_key
-from exactlog.client.wire.produce_exchange import detail_of, exchange_produce
+from exactlog.client.wire.produce_exchange import FIRST_VERSION_WITH_ZSTD, detail_of, exchange_produce
+from exactlog.client.wire.record_distributor import RecordDistributor
 from exactlog.client.wire.refusals import as_error_code, check, refusal
 from exactlog.client.wire.retries import retry
 from exactlog.core.codec.compression import Compression
@@ -23,11 +22,9 @@ from exactlog.core.model.ids import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
-    NO_TIMESTAMP,
     Offset,
     ProducerEpoch,
     ProducerId,
-    TimestampMs,
     TopicPartition,
 )
 from exactlog.core.model.sequences import add_to_sequence
@@ -36,11 +33,6 @@ from exactlog.core.protocol.messages.init_producer_id import InitProducerIdReque
 from exactlog.core.protocol.messages.produce import PartitionProduceData, PartitionProduceResponse
 from exactlog.core.record.batch_builder import NewRecord, build_batch
 
-_FIRST_VERSION_WITH_ZSTD: Final = 7
-_RECORD_OVERHEAD_BYTES: Final = 32  # lengths and deltas; the most there can be
-_HEADER_OVERHEAD_BYTES: Final = 10
-
-_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _SEQUENCE_LOST: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -68,22 +60,12 @@ class Manner(msgspec.Struct, frozen=True):
 
 
 class WireProducer:
-    """The `Producer` port over the wire. One batch of a partition is under way at a time."""
+    """The `Producer` port over the wire."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        settings: ClientSettings,
-        *,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-        choose_start: Callable[[], int] = lambda: random.randrange(1 << 16),  # noqa: S311  spreads load, hides nothing
-    ) -> None:
+    def __init__(self, cluster: Cluster, settings: ClientSettings) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._now_ms = now_ms
-        self._choose_start = choose_start
-        self._sticky: dict[str, StickyPartitioner] = {}
-        self._turns: defaultdict[TopicPartition, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._distributor = RecordDistributor(cluster, settings)
         self._session: IdempotentSession | None = None
         self._session_turn = asyncio.Lock()
 
@@ -97,32 +79,12 @@ class WireProducer:
         compression: Compression = Compression.NONE,
     ) -> tuple[ProducedRecord, ...]:
         """See `Producer`."""
-        if not records:
-            return ()
-        what = f"produce to topic {topic}"
-        metadata = await retry(what, lambda: self._cluster.topic(topic, may_create=True), self._settings)
-        now_ms = self._now_ms()
-        stamped = [stamp(record, now_ms=now_ms) for record in records]
-        by_partition: defaultdict[int, list[int]] = defaultdict(list)
-        for index, record in enumerate(stamped):
-            place = self._choose(metadata, record) if partition is None else partition
-            by_partition[place].append(index)
-        produced: dict[int, ProducedRecord] = {}
+        manner = Manner(acks, compression)
 
-        async def produce_to(place: TopicPartition, indexes: list[int]) -> None:
-            async with self._turns[place]:
-                for batch in _in_batches(indexes, stamped, bytes_max=self._settings.batch_bytes_max):
-                    batch_records = [stamped[index] for index in batch]
-                    offsets = await self._produce_batch(place, batch_records, Manner(acks, compression))
-                    for index, offset in zip(batch, offsets, strict=True):
-                        produced[index] = ProducedRecord(place.partition, offset)
+        async def produce_batch(place: TopicPartition, batch: Sequence[NewRecord]) -> Offset | None:
+            return await self._append(place, batch, manner)
 
-        endings = await asyncio.gather(
-            *(produce_to(TopicPartition(topic, place), indexes) for place, indexes in by_partition.items()),
-            return_exceptions=True,
-        )
-        _raise_first(endings, produced_count=len(produced), record_count=len(records))
-        return tuple(produced[index] for index in range(len(records)))
+        return await self._distributor.produce(topic, records, produce_batch, partition=partition)
 
     async def init_producer_id(self) -> ProducerIdentity:
         """See `Producer`."""
@@ -138,35 +100,7 @@ class WireProducer:
 
         return await retry(what, attempt, self._settings)
 
-    # --- which partition -------------------------------------------------------------------------------------
-
-    def _choose(self, topic: TopicMetadata, record: NewRecord) -> int:
-        if record.key is not None:
-            return topic.partitions[partition_of_key(record.key, partition_count=len(topic.partitions))].partition
-        led = [partition.partition for partition in topic.partitions if partition.leader_id is not None]
-        sticky = self._sticky.get(topic.name)
-        if sticky is None:
-            sticky = self._sticky[topic.name] = StickyPartitioner(self._choose_start())
-        every = [partition.partition for partition in topic.partitions]
-        return sticky.choose(led or every, record_bytes=_size_of(record))
-
     # --- one batch -------------------------------------------------------------------------------------------
-
-    async def _produce_batch(
-        self, place: TopicPartition, records: Sequence[NewRecord], manner: Manner
-    ) -> list[Offset | None]:
-        """The offsets of the records. What is too large for the broker in one batch is tried in two halves."""
-        try:
-            base_offset = await self._append(place, records, manner)
-        except KafkaError as error:
-            if error.kafka_error not in _TOO_LARGE or len(records) == 1:
-                raise
-            middle = len(records) // 2
-            first_half = await self._produce_batch(place, records[:middle], manner)
-            return first_half + await self._produce_batch(place, records[middle:], manner)
-        if base_offset is None:
-            return [None] * len(records)
-        return [Offset(base_offset + delta) for delta in range(len(records))]
 
     async def _append(self, place: TopicPartition, records: Sequence[NewRecord], manner: Manner) -> Offset | None:
         session = await self._current_session() if manner.acks == ACKS_ALL else None
@@ -216,7 +150,7 @@ class WireProducer:
             PartitionProduceData(index=place.partition, records=batch),
             acks=manner.acks,
             timeout_ms=self._settings.request_timeout_ms,
-            at_least=_FIRST_VERSION_WITH_ZSTD if manner.compression is Compression.ZSTD else 0,
+            at_least=FIRST_VERSION_WITH_ZSTD if manner.compression is Compression.ZSTD else 0,
         )
         return None if answer is None else self._offset_of(answer, place)
 
@@ -236,13 +170,6 @@ class WireProducer:
             return self._session
 
 
-def stamp(record: NewRecord, *, now_ms: int) -> NewRecord:
-    """The record with the time of now, if it has none."""
-    if record.timestamp_ms != NO_TIMESTAMP:
-        return record
-    return msgspec.structs.replace(record, timestamp_ms=TimestampMs(now_ms))
-
-
 def _build(
     records: Sequence[NewRecord], manner: Manner, session: IdempotentSession | None, place: TopicPartition
 ) -> bytearray:
@@ -260,33 +187,3 @@ def _say_that_it_is_open(error: BaseException) -> None:
     if isinstance(error, ExactlogError):
         error.retryable = False
         error.hint = "whether the records were appended is not known; look before sending them again"
-
-
-def _size_of(record: NewRecord) -> int:
-    headers = sum(len(name) + len(value or b"") + _HEADER_OVERHEAD_BYTES for name, value in record.headers)
-    return _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"") + headers
-
-
-def _in_batches(indexes: Iterable[int], records: Sequence[NewRecord], *, bytes_max: int) -> Iterator[list[int]]:
-    """The indexes in groups of records that have at most so many bytes together; a larger one stays alone."""
-    batch: list[int] = []
-    batch_bytes = 0
-    for index in indexes:
-        record_bytes = _size_of(records[index])
-        if batch and batch_bytes + record_bytes > bytes_max:
-            yield batch
-            batch, batch_bytes = [], 0
-        batch.append(index)
-        batch_bytes += record_bytes
-    if batch:
-        yield batch
-
-
-def _raise_first(endings: Iterable[BaseException | None], *, produced_count: int, record_count: int) -> None:
-    for ending in endings:
-        if ending is None:
-            continue
-        if isinstance(ending, ExactlogError) and record_count > 1:
-            told = f"{produced_count} of {record_count} records were appended for certain"
-            ending.hint = f"{ending.hint}; {told}" if ending.hint else told
-        raise ending

@@ -191,7 +191,7 @@ BROKER_CONFIG_KEYS: Final = (
         type=ConfigType.BOOLEAN,
         default=True,
         documentation="Whether this broker coordinates transactions; if not, clients get COORDINATOR_NOT_AVAILABLE.",
-        acts=False,
+        acts=True,
     ),
     ConfigKey(
         name="transaction.version",
@@ -199,7 +199,7 @@ BROKER_CONFIG_KEYS: Final = (
         default=2,
         valid=Between(1, 2),
         documentation="The transaction protocol that clients are offered: 2 is KIP-890's, 1 the one before.",
-        acts=False,
+        acts=True,
     ),
     ConfigKey(
         name="transaction.max.timeout.ms",
@@ -207,7 +207,7 @@ BROKER_CONFIG_KEYS: Final = (
         default=TRANSACTION_TIMEOUT_MS_MAX,
         valid=Between(1),
         documentation="The longest time-out a transaction may ask for.",
-        acts=False,
+        acts=True,
         aliases=("max_timeout_ms",),
     ),
     ConfigKey(
@@ -216,7 +216,7 @@ BROKER_CONFIG_KEYS: Final = (
         default=1_000,
         valid=Between(0),
         documentation="The shortest time-out of a transaction; a shorter one asked for is raised to it.",
-        acts=False,
+        acts=True,
     ),
     ConfigKey(
         name="timeout_policy",
@@ -224,7 +224,7 @@ BROKER_CONFIG_KEYS: Final = (
         default="kafka",
         valid=OneOf(("kafka", "clamp")),
         documentation="A time-out above the maximum is refused (`kafka`) or lowered to it (`clamp`).",
-        acts=False,
+        acts=True,
     ),
     ConfigKey(
         name="check_interval_ms",
@@ -232,21 +232,21 @@ BROKER_CONFIG_KEYS: Final = (
         default=10_000,
         valid=Between(1),
         documentation="How often transactions are checked for having timed out.",
-        acts=False,
+        acts=True,
     ),
     ConfigKey(
         name="write_abort_markers",
         type=ConfigType.BOOLEAN,
         default=True,
         documentation="Whether a transaction that timed out is aborted with markers in its partitions.",
-        acts=False,
+        acts=True,
     ),
     ConfigKey(
         name="fence_on_timeout",
         type=ConfigType.BOOLEAN,
         default=True,
         documentation="Whether the producer of a transaction that timed out is fenced by a higher epoch.",
-        acts=False,
+        acts=True,
     ),
     ConfigKey(
         name="transaction.partitions.max",
@@ -254,7 +254,7 @@ BROKER_CONFIG_KEYS: Final = (
         default=10_000,
         valid=Between(1),
         documentation="How many partitions one transaction may write to.",
-        acts=False,
+        acts=True,
     ),
     ConfigKey(
         name="transaction.state.log.num.partitions",
@@ -262,7 +262,7 @@ BROKER_CONFIG_KEYS: Final = (
         default=1,
         valid=Between(1),
         documentation="The partitions of __transaction_state; fixed when it is first created.",
-        acts=False,
+        acts=True,
     ),
     ConfigKey(
         name="transactional.id.expiration.ms",
@@ -270,7 +270,7 @@ BROKER_CONFIG_KEYS: Final = (
         default=7 * DAY_MS,
         valid=Between(1),
         documentation="How long the coordinator remembers a transactional id that is not used.",
-        acts=False,
+        acts=True,
     ),
     ConfigKey(
         name="producer.id.expiration.ms",

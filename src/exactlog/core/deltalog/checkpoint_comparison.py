@@ -41,6 +41,10 @@ def find_producers_difference(
     for expected in replayed.snapshot():
         if expected.txn_start_offset is not None and expected.producer_id not in known:
             return f"it does not know producer {expected.producer_id}, which has an open transaction"
+    listed = {transaction.producer_id for transaction in open_transactions}
+    for producer_id, first_offset in known.items():
+        if first_offset is not None and producer_id not in listed:
+            return f"it does not list the open transaction of producer {producer_id}"
     for transaction in open_transactions:
         if known.get(transaction.producer_id) != transaction.first_offset:
             return f"it says that a transaction of producer {transaction.producer_id} is open, which is not"

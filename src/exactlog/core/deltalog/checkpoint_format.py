@@ -50,6 +50,8 @@ class SegmentEntry(JsonObject, frozen=True, kw_only=True, gc=False):
         max_timestamp: the greatest record timestamp in it, in milliseconds since 1970; -1 where no record has one.
         index_entries: how many rows of its `.index` are good at this version.
         time_index_entries: how many rows of its `.timeindex` are good at this version.
+        aborted_entries: how many rows of its `.txnindex` are good at this version; without it there are none.
+        aborted_crc: CRC-32C of those rows.
     """
 
     name: str
@@ -59,6 +61,8 @@ class SegmentEntry(JsonObject, frozen=True, kw_only=True, gc=False):
     max_timestamp: _TimestampField
     index_entries: Count
     time_index_entries: Count
+    aborted_entries: Count | UnsetType = UNSET
+    aborted_crc: Crc | UnsetType = UNSET
 
 
 class OriginEntry(JsonObject, frozen=True, kw_only=True, gc=False):

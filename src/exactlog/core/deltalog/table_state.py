@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from exactlog.core.deltalog.canonical_json import NO_CRC
+from exactlog.core.deltalog.canonical_json import NO_CRC, print_crc
 from exactlog.core.deltalog.checkpoint_format import (
     Checkpoint,
     LeaderEpochEntry,
@@ -57,6 +57,8 @@ class SegmentDetails(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     max_timestamp: TimestampMs
     index_entries: int
     time_index_entries: int
+    aborted_entries: int = 0
+    aborted_crc: int = 0
 
 
 class TableSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -418,4 +420,6 @@ def _to_entry(segment: TableSegment, details: SegmentDetails) -> SegmentEntry:
         max_timestamp=details.max_timestamp,
         index_entries=details.index_entries,
         time_index_entries=details.time_index_entries,
+        aborted_entries=details.aborted_entries or UNSET,
+        aborted_crc=print_crc(details.aborted_crc) if details.aborted_entries else UNSET,
     )

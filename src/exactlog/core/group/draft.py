@@ -5,7 +5,15 @@ from collections.abc import Hashable
 from msgspec import Struct
 
 from exactlog.core.group.limits import GroupLimits
-from exactlog.core.model.decisions import Answer, CancelTimer, CoordinatorRecord, Decision, SetTimer, Waiter
+from exactlog.core.model.decisions import (
+    Answer,
+    CancelTimer,
+    CoordinatorRecord,
+    Decision,
+    ProducerIdentity,
+    SetTimer,
+    Waiter,
+)
 
 
 class Draft:
@@ -16,9 +24,11 @@ class Draft:
         now_ms: when it is made.
     """
 
-    def __init__(self, limits: GroupLimits, *, now_ms: int) -> None:
+    def __init__(self, limits: GroupLimits, *, now_ms: int, producer: ProducerIdentity | None = None) -> None:
+        """Begin with nothing; what is recorded becomes part of the producer's transaction if there is one."""
         self.limits = limits
         self.now_ms = now_ms
+        self._producer = producer
         self._records: list[CoordinatorRecord] = []
         self._answers: list[Answer] = []
         self._timers: dict[Hashable, SetTimer | CancelTimer] = {}
@@ -41,4 +51,6 @@ class Draft:
 
     def decision(self) -> Decision:
         """All of it."""
-        return Decision(tuple(self._records), tuple(self._answers), tuple(self._timers.values()))
+        return Decision(
+            tuple(self._records), tuple(self._answers), tuple(self._timers.values()), producer=self._producer
+        )

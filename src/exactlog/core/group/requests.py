@@ -5,6 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from exactlog.core.model.decisions import ProducerIdentity
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.ids import ZERO_UUID, Offset, TopicPartition
 
@@ -128,6 +129,20 @@ class CommitRequest(Struct, frozen=True, kw_only=True):
     """How long to keep them, where the client says so (OffsetCommit versions 2 to 4); None: the broker does."""
     understands_missing_group: bool = False
     """Whether a generation of an unknown group is answered GROUP_ID_NOT_FOUND (OffsetCommit from version 9)."""
+    offsets: tuple[NewOffset, ...]
+
+
+class TransactionalCommitRequest(Struct, frozen=True, kw_only=True):
+    """Commits offsets for a group as part of a producer's transaction (TxnOffsetCommit)."""
+
+    group_id: str
+    producer: ProducerIdentity
+    """Whose transaction it is, which the coordinator of transactions has said is open."""
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    understands_missing_group: bool = False
+    """As in `CommitRequest` (TxnOffsetCommit from version 6)."""
     offsets: tuple[NewOffset, ...]
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.ids import ProducerEpoch, ProducerId
 
 
 class Waiter(Protocol):
@@ -52,12 +53,31 @@ class CancelTimer(Struct, frozen=True):
     key: Hashable
 
 
+class ProducerIdentity(Struct, frozen=True):
+    """A producer, as it stands in the batches of its transaction."""
+
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+
+
 class Decision(Struct, frozen=True):
-    """What is to be done, all of it or nothing."""
+    """What is to be done, all of it or nothing.
+
+    Attributes:
+        records: for the log, in order.
+        answers: what to tell once all that is decided by now is committed.
+        timers: to be set and taken back.
+        producer: the records are part of this producer's transaction; None: they count at once.
+        told_at_once: what to tell as soon as this is carried out; who is told waits itself until that is committed.
+        effects: what is to be done elsewhere once all that is decided by now is committed; never, if that fails.
+    """
 
     records: tuple[CoordinatorRecord, ...] = ()
     answers: tuple[Answer, ...] = ()
     timers: tuple[SetTimer | CancelTimer, ...] = ()
+    producer: ProducerIdentity | None = None
+    told_at_once: tuple[Answer, ...] = ()
+    effects: tuple[Struct, ...] = ()
 
 
 NOTHING = Decision()

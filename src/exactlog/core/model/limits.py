@@ -25,6 +25,8 @@ RECORD_BATCH_BYTES_MAX: Final = 1024 * 1024 + 12  # Kafka's message.max.bytes: 1
 SEGMENT_BYTES_MAX: Final = 1024 * 1024 * 1024  # Kafka's segment.bytes
 INDEX_INTERVAL_BYTES: Final = 4096  # Kafka's index.interval.bytes: one index entry for so many bytes of log
 BATCHES_REMEMBERED_PER_PRODUCER: Final = 5  # what an idempotent producer may have in flight (KIP-98)
+PRODUCERS_PER_PARTITION_MAX: Final = 100_000  # about 700 bytes each; then the most silent are forgotten early
+OPEN_TRANSACTIONS_PER_PARTITION_MAX: Final = 50_000  # those are never forgotten: half of what may be known
 RECORDS_DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024  # one batch, opened: honest 1 MiB ones stay far below
 UNCOMMITTED_BYTES_PER_BROKER_MAX: Final = 256 * 1024 * 1024  # appended, not yet committed; then reading pauses
 FETCH_SESSIONS_MAX: Final = 1_000  # Kafka's max.incremental.fetch.session.cache.slots
@@ -56,7 +58,17 @@ JOIN_AGAIN_WAIT_LEAST_MS: Final = 1_000  # static members that allow no time wou
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = (
     300_000  # Kafka's: a join that waits for its first generation may be nobody's by now
 )
+PENDING_OFFSETS_BYTES_MAX: Final = 64 * 1024 * 1024  # in one partition, in open transactions: 100,000 without texts
 MEMBER_ID_PREFIX_LENGTH_MAX: Final = 1_000  # characters of the client's id: the member id must fit into Kafka's string
+
+# --- transactions, in one partition of __transaction_state ----------------------------------------------------
+TRANSACTIONAL_IDS_MAX: Final = 100_000  # Kafka has no bound; about 1 KB each in memory, until they expire
+TRANSACTIONAL_ID_LENGTH_MAX: Final = 1_000  # characters: it is kept for a week; Kafka's string ends at 32,767 bytes
+OPEN_TRANSACTIONS_MAX: Final = 50_000  # each pins the last stable offset of its partitions
+OPEN_TRANSACTION_PARTITIONS_MAX: Final = 500_000  # about 100 bytes each: 50 MB
+PARKED_REQUESTS_PER_TRANSACTION_MAX: Final = 1_000  # a client has five requests in flight; each has a timer
+PARKED_REQUEST_MS_MAX: Final = 100  # Kafka's: then CONCURRENT_TRANSACTIONS, and the client backs off
+TRANSACTIONS_PER_CHECK_MAX: Final = 1_000  # aborted or expired in one turn of the event loop: some 20 ms
 
 # --- catalog -------------------------------------------------------------------------------------------------
 TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka's: room for suffixes below the 255 of file systems
@@ -65,6 +77,9 @@ PARTITIONS_CREATED_PER_REQUEST_MAX: Final = 10_000  # Kafka's; each takes a few 
 PARTITIONS_DESCRIBED_PER_REQUEST_MAX: Final = 2_000  # Kafka's max.request.partition.size.limit; then a cursor
 TOPICS_AUTO_CREATED_PER_REQUEST_MAX: Final = 1_000  # the rest is made when the client asks again
 PRODUCER_ID_BLOCK_SIZE: Final = 1_000  # as KIP-730: one durable write for a thousand ids
+
+PATTERN_LENGTH_MAX: Final = 1_000  # characters of a pattern that ids are filtered by: as many as an id may have
+PATTERN_STEPS_MAX: Final = 1_000  # that it comes to; each costs a fraction of a microsecond a character
 
 # --- metrics -------------------------------------------------------------------------------------------------
 METRIC_SERIES_MAX: Final = 10_000  # a label fed from outside would otherwise grow without end

@@ -22,10 +22,11 @@ from typing import Final
 
 import msgspec
 
+from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from exactlog.core.record.batch_builder import FIRST_OFFSET, NO_LEADER_EPOCH, NewRecord, build_batch
-from exactlog.core.record.record_format import Record
+from exactlog.core.record.record_format import Record, decode_records
 
 _VERSION: Final = 0
 _KEY: Final = struct.Struct(">hh")
@@ -108,3 +109,12 @@ def decode_marker(record: Record) -> TransactionMarker | None:
     if version < _VERSION:
         raise DecodeError(f"a transaction marker has version {version}")
     return TransactionMarker(is_commit=control_type is ControlType.COMMIT, coordinator_epoch=coordinator_epoch)
+
+
+def decode_marker_batch(batch: Buffer) -> TransactionMarker | None:
+    """Return the transaction marker that a whole control batch is; None if it says something else.
+
+    Raises:
+        DecodeError: its record is malformed.
+    """
+    return next((decode_marker(record) for record in decode_records(batch)), None)

@@ -3,133 +3,16 @@
 import asyncio
 
 import pytest
-from msgspec import Struct
 
 from exactlog.broker.coordinator import shard_runner
 from exactlog.broker.coordinator.loading import load_shard
-from exactlog.broker.coordinator.shard_runner import ShardRunner
-from exactlog.broker.timers import Timers
-from exactlog.core.model.decisions import Answer, CancelTimer, Decision, SetTimer
+from exactlog.core.model.decisions import Answer, Decision
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import EncodeError
 from exactlog.core.record.batch_format import iter_headers
 from exactlog.storage.round import StorageRefused
 from tests.support.partitions import DataDirectory
-from tests.support.rounds_by_hand import RoundsByHand
-
-
-class Put(Struct, frozen=True):
-    """A record: a name and its number, None if it has none any more."""
-
-    name: str
-    number: int | None
-
-    def encode_key(self):
-        return self.name.encode()
-
-    def encode_value(self):
-        return None if self.number is None else str(self.number).encode()
-
-
-class Outcome(Struct, frozen=True):
-    number: int | None
-
-
-class Waiter:
-    def __init__(self):
-        self.told = []
-
-    def answer(self, outcome):
-        self.told.append(outcome.number)
-
-    def fail(self, error_code):
-        self.told.append(error_code)
-
-
-class Numbers:
-    """A machine: numbers by name. A name that is waited for is answered when its timer goes off."""
-
-    def __init__(self):
-        self.head = {}
-        self.committed = {}
-        self.parked = {}
-
-    def put(self, name, number, waiter):
-        return Decision(records=(Put(name, number),), answers=(Answer(waiter, Outcome(number)),))
-
-    def get(self, name, waiter):
-        return Decision(answers=(Answer(waiter, Outcome(self.head.get(name))),))
-
-    def park(self, name, waiter, delay_ms):
-        self.parked[name] = waiter
-        return Decision(timers=(SetTimer(name, delay_ms),))
-
-    def unpark(self, name):
-        self.parked.pop(name)
-        return Decision(timers=(CancelTimer(name),))
-
-    def time_out(self, key, *, now_ms):
-        return self.put(key, 0, self.parked.pop(key))
-
-    def _take(self, numbers, record):
-        if record.number is None:
-            numbers.pop(record.name, None)
-        else:
-            numbers[record.name] = record.number
-
-    def restore(self, key, value):
-        for numbers in (self.head, self.committed):
-            self._take(numbers, Put(key.decode(), None if value is None else int(value)))
-
-    def replay(self, record):
-        self._take(self.head, record)
-
-    def replay_committed(self, record):
-        self._take(self.committed, record)
-
-    def loaded(self, *, now_ms):
-        return Decision()
-
-    def reset(self, *, now_ms):
-        self.head = dict(self.committed)
-        parked, self.parked = self.parked, {}
-        return Decision(answers=tuple(Answer(waiter, Outcome(-1)) for waiter in parked.values()))
-
-    def resign(self):
-        parked, self.parked = self.parked, {}
-        return list(parked.values())
-
-    def live_records(self):
-        return [Put(name, number) for name, number in self.head.items()]
-
-
-class Shard:
-    def __init__(self, directory, partition):
-        self.rounds = RoundsByHand(directory)
-        self.machine = Numbers()
-        self.clock = directory.clock
-        self.timers = Timers(asyncio.get_running_loop(), self.clock)
-        self.partition = partition
-        self.runner = ShardRunner(partition, self.machine, rounds=self.rounds, timers=self.timers, clock=self.clock)
-
-    async def load(self):
-        size_bytes = await load_shard(self.partition, self.machine, is_wanted=lambda: True)
-        self.runner.start(loaded_bytes=size_bytes)
-        return self
-
-    def ask(self, work):
-        waiter = Waiter()
-        self.runner.decide(lambda machine, _: work(machine, waiter), asker=waiter)
-        return waiter
-
-    def put(self, name, number):
-        return self.ask(lambda machine, waiter: machine.put(name, number, waiter))
-
-    def get(self, name):
-        return self.ask(lambda machine, waiter: machine.get(name, waiter))
-
-    def park(self, name, delay_ms=100):
-        return self.ask(lambda machine, waiter: machine.park(name, waiter, delay_ms))
+from tests.support.shard_runtime import Numbers, Outcome, Put, Shard, Waiter
 
 
 @pytest.fixture
@@ -221,6 +104,18 @@ async def test_a_timer_that_was_taken_back_decides_nothing(shard):
     assert shard.machine.head == {}
 
 
+async def test_what_is_decided_can_be_written_down_before_the_shard_resigns(shard, directory):
+    waiter = shard.put("a", 1)
+    shard.runner.append_decided()
+    shard.runner.resign()
+    assert waiter.told == [ErrorCode.NOT_COORDINATOR]
+
+    shard.rounds.run()
+    again = await Shard(directory, shard.partition).load()
+
+    assert again.machine.committed == {"a": 1}
+
+
 async def test_who_resigns_sends_everybody_away_and_decides_nothing_more(shard):
     put, parked = shard.put("a", 1), shard.park("p")
     taken = shard.rounds.take()
@@ -262,7 +157,7 @@ async def test_a_record_that_cannot_be_taken_in_stops_the_shard_and_nobody_is_le
         answers = (Answer(waiter, Outcome(1)), Answer(bystander, Outcome(1)))
         return Decision(records=(Put("a", 1),), answers=answers)
 
-    def refuse(record):
+    def refuse(record, producer_id=None):
         raise AssertionError("on purpose")
 
     shard.machine.replay = refuse

@@ -49,8 +49,8 @@ def states_after(*batches):
     return states
 
 
-def decide(states, header, *, log_is_empty_forever=False, is_client=True):
-    return states.decide(header, log_is_empty_forever=log_is_empty_forever, is_client=is_client)
+def decide(states, header, *, log_is_empty_forever=False, **options):
+    return states.decide(header, log_is_empty_forever=log_is_empty_forever, **options)
 
 
 def assert_refused(decision, error_code, *said):
@@ -225,7 +225,8 @@ def test_a_marker_of_a_higher_epoch_fences_and_starts_at_zero():
     states.replay_marker(*marker(1, is_commit=False))
 
     assert states.get(PRODUCER).batches == ()
-    assert_refused(decide(states, batch(3, is_transactional=True)), ErrorCode.INVALID_PRODUCER_EPOCH)
+    late = batch(3, is_transactional=True)
+    assert_refused(decide(states, late, is_verified=True), ErrorCode.INVALID_PRODUCER_EPOCH)
     assert_refused(decide(states, batch(3, epoch=1)), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "0 was due")
     assert decide(states, batch(0, epoch=1)) == Fresh()
 

@@ -1,0 +1,227 @@
+"""The shards of one coordinator: which one a key belongs to, loaded when it is first asked for.
+
+The coordinator's topic is made when somebody first needs it. It is a partition log like any other; its number of
+partitions stays what it was then.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Generic
+from uuid import UUID
+
+from msgspec import Struct
+
+from exactlog.broker.coordinator.loading import load_shard
+from exactlog.broker.coordinator.machine import AnyMachine
+from exactlog.broker.coordinator.shard_runner import ShardRunner, expect_no_effect
+from exactlog.broker.timers import Timers
+from exactlog.broker.topic_registry import Topic, TopicRegistry
+from exactlog.core.config.topic_configs import TopicConfig
+from exactlog.core.model.clock import Clock
+from exactlog.core.model.coordinator_partition import coordinator_partition
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import DamageError, DecodeError, KafkaError
+from exactlog.core.model.ids import TopicPartition
+from exactlog.storage.partition_log import PartitionLog
+from exactlog.storage.round_committer import RoundCommitter
+
+_logger = logging.getLogger(__name__)
+
+LOAD_WAIT_S: Final = 5.0
+"""How long a request waits for its shard; where that takes longer, clients are told to try again."""
+
+LOAD_RETRY_DELAY_MS: Final = 1_000
+"""How long a shard that could not be loaded is left alone: reading it again tells nothing new so soon."""
+
+
+class Shards(Generic[AnyMachine]):
+    """Hands every key to its shard. It belongs to the event loop.
+
+    Args:
+        topic: the coordinator's topic.
+        partition_count: how many partitions the topic gets when it is made.
+        config: the settings it gets then.
+        make_machine: a shard's rules, with nothing loaded yet, by the index of its partition.
+        on_loaded: called when a shard begins to work; nobody has asked it anything yet.
+        on_dismissed: called when one has ended that had begun.
+        on_effect: carries out what the rules decide to be done elsewhere.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partition_count: int,
+        config: Callable[[], TopicConfig],
+        make_machine: Callable[[int], AnyMachine],
+        topics: TopicRegistry,
+        rounds: RoundCommitter,
+        timers: Timers,
+        clock: Clock,
+        new_topic_id: Callable[[], UUID],
+        on_loaded: Callable[[ShardRunner[AnyMachine]], None] = lambda _: None,
+        on_dismissed: Callable[[ShardRunner[AnyMachine]], None] = lambda _: None,
+        on_effect: Callable[[Struct], None] = expect_no_effect,
+    ) -> None:
+        self._topic = topic
+        self._partition_count = partition_count
+        self._config = config
+        self._make_machine = make_machine
+        self._topics = topics
+        self._rounds = rounds
+        self._timers = timers
+        self._clock = clock
+        self._new_topic_id = new_topic_id
+        self._on_loaded = on_loaded
+        self._on_dismissed = on_dismissed
+        self._on_effect = on_effect
+        self._runners: dict[int, ShardRunner[AnyMachine]] = {}
+        self._loading: dict[int, asyncio.Task[ShardRunner[AnyMachine] | ErrorCode]] = {}
+        self._not_loaded: set[int] = set()
+        """Those that could not be loaded a moment ago."""
+        self._making_topic = asyncio.Lock()
+        self._is_resigned = False
+        topics.when_deleted(self._on_topic_deleted)
+
+    # --- the shard of a key -------------------------------------------------------------------------------------
+
+    def partition_of(self, key: str) -> int | None:
+        """Which partition of the topic a key belongs to; None while there is no topic."""
+        topic = self._topics.by_name(self._topic)
+        return None if topic is None else coordinator_partition(key, topic.partition_count)
+
+    def find(self, key: str) -> ShardRunner[AnyMachine] | None:
+        """The shard of a key if it is loaded and works; None: `load` says more."""
+        index = self.partition_of(key)
+        return None if index is None else self.find_index(index)
+
+    def find_index(self, index: int) -> ShardRunner[AnyMachine] | None:
+        """The shard of a partition if it is loaded and works; None: `load_index` says more."""
+        runner = self._runners.get(index)
+        return runner if runner is not None and runner.is_usable else None
+
+    async def load(self, key: str) -> ShardRunner[AnyMachine] | ErrorCode:
+        """The shard of a key, loaded; or the error that tells a client why there is none now.
+
+        COORDINATOR_LOAD_IN_PROGRESS where it takes long, COORDINATOR_NOT_AVAILABLE where the disk refuses,
+        NOT_COORDINATOR where this broker is about to stop.
+        """
+        try:
+            topic = await self.ensure_topic()
+        except KafkaError as error:
+            _logger.error("no coordinator for %s: %s", key, error)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return await self.load_index(coordinator_partition(key, topic.partition_count))
+
+    async def load_index(self, index: int) -> ShardRunner[AnyMachine] | ErrorCode:
+        """The shard of a partition of the topic, which is there; or why it cannot be had now, as `load`."""
+        if self._is_resigned:
+            return ErrorCode.NOT_COORDINATOR
+        runner = self.find_index(index)
+        if runner is not None:
+            return runner
+        if index in self._not_loaded:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        task = self._loading.get(index)
+        if task is None:
+            task = self._loading[index] = asyncio.ensure_future(self._load(index))
+            task.add_done_callback(lambda _: self._loading.pop(index, None))
+        done, _ = await asyncio.wait([task], timeout=LOAD_WAIT_S)
+        return task.result() if done else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+    async def load_all(self) -> list[ShardRunner[AnyMachine]] | ErrorCode:
+        """All shards, loaded; none where nobody ever needed one. Or why that cannot be had now, as `load`."""
+        topic = self._topics.by_name(self._topic)
+        loaded: list[ShardRunner[AnyMachine]] = []
+        for index in range(0 if topic is None else topic.partition_count):
+            runner = await self.load_index(index)
+            if isinstance(runner, ErrorCode):
+                return runner
+            loaded.append(runner)
+        return loaded
+
+    def runners(self) -> list[ShardRunner[AnyMachine]]:
+        """The shards that are loaded; some may not work any more."""
+        return list(self._runners.values())
+
+    async def ensure_topic(self) -> Topic:
+        """The coordinator's topic, made now if there is none yet.
+
+        Raises:
+            KafkaError: the disk refuses.
+        """
+        async with self._making_topic:
+            found = self._topics.by_name(self._topic)
+            if found is not None:
+                return found
+            return await self._topics.create(
+                self._topic,
+                partition_count=self._partition_count,
+                config=self._config(),
+                topic_id=self._new_topic_id(),
+            )
+
+    async def open_partition_of(self, key: str) -> TopicPartition:
+        """Where the records of a key are kept: a partition that is open, unless it cannot be.
+
+        Raises:
+            KafkaError: the disk refuses to make the topic.
+        """
+        topic = await self.ensure_topic()
+        found = TopicPartition(self._topic, coordinator_partition(key, topic.partition_count))
+        await self._topics.open(*found)
+        return found
+
+    async def _load(self, index: int) -> ShardRunner[AnyMachine] | ErrorCode:
+        broken = self._runners.pop(index, None)
+        if broken is not None:
+            self._dismiss(broken)
+        await self._topics.open(self._topic, index)
+        partition = self._topics.partition(self._topic, index)
+        if not isinstance(partition, PartitionLog) or partition.failure is not None:
+            return self._leave_alone(index)
+        machine = self._make_machine(index)
+        try:
+            size_bytes = await load_shard(partition, machine, is_wanted=lambda: not self._is_resigned)
+        except (DecodeError, DamageError, OSError) as error:
+            _logger.critical("%s: what is in it cannot be loaded: %s", partition.topic_partition, error)
+            return self._leave_alone(index)
+        if self._is_resigned:
+            return ErrorCode.NOT_COORDINATOR
+        runner = ShardRunner(
+            partition,
+            machine,
+            rounds=self._rounds,
+            timers=self._timers,
+            clock=self._clock,
+            on_effect=self._on_effect,
+        )
+        self._runners[index] = runner
+        runner.start(loaded_bytes=size_bytes)
+        self._on_loaded(runner)
+        return runner
+
+    def _leave_alone(self, index: int) -> ErrorCode:
+        """A shard cannot be loaded: whoever asks for it in the next moment is told so without another look."""
+        self._not_loaded.add(index)
+        self._timers.set((self, index), LOAD_RETRY_DELAY_MS, lambda: self._not_loaded.discard(index))
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def resign(self) -> None:
+        """This broker coordinates nothing any more: everybody who waits is sent away."""
+        self._is_resigned = True
+        for runner in self._runners.values():
+            self._dismiss(runner)
+
+    def _on_topic_deleted(self, topic: Topic) -> None:
+        if topic.name == self._topic:
+            for runner in self._runners.values():
+                self._dismiss(runner)
+            self._runners.clear()
+
+    def _dismiss(self, runner: ShardRunner[AnyMachine]) -> None:
+        runner.resign()
+        self._on_dismissed(runner)

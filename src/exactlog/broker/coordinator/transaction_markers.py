@@ -1,0 +1,303 @@
+"""Writes the markers that end transactions into all their partitions, and goes on until they are there.
+
+The markers of a transaction are appended in one turn, so they share a round: those of user partitions by the partition,
+those of `__consumer_offsets` by the shard of the groups, whose offsets count from then on. A partition that is gone, or
+that knows better (a newer epoch or coordinator), counts as done; what the disk refuses is tried again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from exactlog.broker.coordinator.groups import GroupCoordinator
+from exactlog.broker.coordinator.transaction_fault_points import (
+    END_AFTER_PREPARE,
+    END_BEFORE_COMPLETE,
+    MARKER_AFTER_ALL,
+    MARKER_AFTER_SOME,
+    MARKER_BEFORE,
+)
+from exactlog.broker.partition_lookup import closed_partitions, find_partition, open_partitions
+from exactlog.broker.timers import Timers
+from exactlog.broker.topic_registry import TopicRegistry
+from exactlog.core.model.clock import Clock
+from exactlog.core.model.decisions import ProducerIdentity
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.ids import TopicPartition
+from exactlog.core.model.topic_name import CONSUMER_OFFSETS
+from exactlog.core.record.control_record_format import TransactionMarker
+from exactlog.core.transaction.requests import WriteMarkers
+from exactlog.storage.partition_log import AppendRefused, PartitionLog
+
+_logger = logging.getLogger(__name__)
+
+RETRY_MS: Final = 1_000
+"""After which markers that could not be written are tried again: a disk that is full stays so for a while."""
+
+_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_KNOWS_BETTER: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+
+
+class _Job:
+    """The markers of one transaction on their way."""
+
+    __slots__ = ("attempt", "effect", "then")
+
+    def __init__(self, effect: WriteMarkers, then: Callable[[], None]) -> None:
+        self.effect = effect
+        self.then = then
+        self.attempt: _Attempt | None = None
+
+    @property
+    def key(self) -> tuple[str, ProducerIdentity, bool]:
+        """What no two have in common."""
+        effect = self.effect
+        identity = ProducerIdentity(effect.producer_id, effect.producer_epoch)
+        return effect.transactional_id, identity, effect.is_commit
+
+    def __str__(self) -> str:
+        outcome = "commit" if self.effect.is_commit else "abort"
+        return f"the {outcome} of transaction {self.effect.transactional_id or self.effect.producer_id}"
+
+
+class _Attempt:
+    """One try to write markers; what an earlier one still comes to is nobody's."""
+
+    __slots__ = ("failed", "is_first", "missing", "partitions")
+
+    def __init__(self, partitions: Sequence[TopicPartition], *, is_first: bool) -> None:
+        self.partitions = partitions
+        self.is_first = is_first
+        self.missing = 1 + len(partitions)  # the one more is who appends them
+        self.failed: dict[TopicPartition, ErrorCode] = {}
+
+
+class _Opening:
+    """A partition that is being opened and has transactions to end before anybody else comes by it."""
+
+    __slots__ = ("changed", "partition")
+
+    def __init__(self, partition: PartitionLog) -> None:
+        self.partition = partition
+        self.changed = asyncio.Event()
+
+
+class MarkerWriter:
+    """Writes markers into the partitions of one broker. It belongs to the event loop."""
+
+    def __init__(self, *, topics: TopicRegistry, groups: GroupCoordinator, timers: Timers, clock: Clock) -> None:
+        self._topics = topics
+        self._groups = groups
+        self._timers = timers
+        self._clock = clock
+        self._jobs: dict[tuple[str, ProducerIdentity, bool], _Job] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._opening: dict[TopicPartition, _Opening] = {}
+        self._is_stopped = False
+
+    # --- one marker ---------------------------------------------------------------------------------------------
+
+    async def make_ready(self, partitions: Sequence[TopicPartition]) -> None:
+        """Opens those of the partitions that are not open yet, as far as that goes."""
+        await open_all(self._topics, self._topics_closed(partitions))
+        for index in self._shards_missing(partitions):
+            await self._groups.load_index(index)
+
+    def is_ready(self, partitions: Sequence[TopicPartition]) -> bool:
+        """Whether `append` finds all of them open that exist."""
+        return not self._topics_closed(partitions) and not self._shards_missing(partitions)
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        marker: TransactionMarker,
+        identity: ProducerIdentity,
+        *,
+        transaction_version: int,
+        then: Callable[[ErrorCode], None],
+    ) -> None:
+        """Appends a marker to a partition that is open; tells once it is committed, or why it never will be."""
+        opening = self._opening.get(topic_partition)
+        if opening is not None:
+            self._append_to(opening.partition, marker, identity, transaction_version=transaction_version, then=then)
+            opening.changed.set()
+            return
+        topic = self._topics.by_name(topic_partition.topic)
+        if topic is None or not 0 <= topic_partition.partition < topic.partition_count:
+            then(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return
+        if topic.name == CONSUMER_OFFSETS:
+            runner = self._groups.find_index(topic_partition.partition)
+            if runner is None:
+                then(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            else:
+                runner.write_marker(marker, identity, transaction_version=transaction_version, then=then)
+            return
+        partition = find_partition(self._topics, topic_partition.topic, topic_partition.partition)
+        if isinstance(partition, ErrorCode):
+            then(partition)
+        else:
+            self._append_to(partition, marker, identity, transaction_version=transaction_version, then=then)
+
+    def _append_to(
+        self,
+        partition: PartitionLog,
+        marker: TransactionMarker,
+        identity: ProducerIdentity,
+        *,
+        transaction_version: int,
+        then: Callable[[ErrorCode], None],
+    ) -> None:
+        outcome = partition.append_marker(
+            marker,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            transaction_version=transaction_version,
+            now_ms=self._clock.now_ms(),
+        )
+
+        def when_committed(error: ErrorCode) -> None:
+            if error is ErrorCode.NONE and isinstance(outcome, AppendRefused):
+                error = outcome.error_code
+            then(error)
+
+        partition.when_committed(when_committed)
+
+    async def end_while_opening(self, partition: PartitionLog, is_ended: Callable[[], bool]) -> None:
+        """Waits until a marker has been appended to a partition that is being opened, and that nobody else comes by.
+
+        Args:
+            is_ended: looks whether the marker was the one that is waited for.
+        """
+        opening = self._opening[partition.topic_partition] = _Opening(partition)
+        try:
+            while not (is_ended() or self._is_stopped):
+                await opening.changed.wait()
+                opening.changed.clear()
+        finally:
+            del self._opening[partition.topic_partition]
+
+    def _topics_closed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        wanted = [key for key in partitions if key.topic != CONSUMER_OFFSETS and key not in self._opening]
+        return closed_partitions(self._topics, wanted)
+
+    def _shards_missing(self, partitions: Sequence[TopicPartition]) -> list[int]:
+        topic = self._topics.by_name(CONSUMER_OFFSETS)
+        if topic is None:
+            return []
+        return [
+            key.partition
+            for key in partitions
+            if key.topic == CONSUMER_OFFSETS
+            and key not in self._opening
+            and 0 <= key.partition < topic.partition_count
+            and self._groups.find_index(key.partition) is None
+        ]
+
+    # --- all of a transaction -----------------------------------------------------------------------------------
+
+    def carry_out(self, effect: WriteMarkers, then: Callable[[], None]) -> None:
+        """Writes all markers of an outcome that is committed, and calls `then` when they are.
+
+        What is on its way already is not begun again; whoever asked last is told.
+        """
+        job = _Job(effect, then)
+        present = self._jobs.setdefault(job.key, job)
+        present.then = then
+        if present is job:
+            self._try(job, effect.partitions)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no transaction waits for its markers."""
+        return not self._jobs
+
+    def stop(self) -> None:
+        """Writes no further markers; the next start finds what is left to do."""
+        self._is_stopped = True
+        self._jobs.clear()
+        for opening in self._opening.values():
+            opening.changed.set()
+
+    def _try(self, job: _Job, partitions: Sequence[TopicPartition]) -> None:
+        """Appends markers, once their partitions are open; whatever breaks is tried again."""
+        job.attempt = attempt = _Attempt(partitions, is_first=job.attempt is None)
+        if self.is_ready(partitions):
+            self._append_all(job, attempt)
+            return
+
+        async def append_when_ready() -> None:
+            try:
+                await self.make_ready(partitions)
+            except Exception:
+                _logger.exception("the partitions of %s cannot be opened", job)
+            if not self._is_stopped:
+                self._append_all(job, attempt)
+
+        task = asyncio.ensure_future(append_when_ready())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _append_all(self, job: _Job, attempt: _Attempt) -> None:
+        effect = job.effect
+        marker = TransactionMarker(is_commit=effect.is_commit, coordinator_epoch=effect.coordinator_epoch)
+        identity = ProducerIdentity(effect.producer_id, effect.producer_epoch)
+        version = effect.transaction_version
+        try:
+            END_AFTER_PREPARE.reach()
+            for number, partition in enumerate(attempt.partitions):
+                if number:
+                    MARKER_AFTER_SOME.reach()
+                MARKER_BEFORE.reach()
+                then = self._when_one_is_done(job, attempt, partition)
+                self.append(partition, marker, identity, transaction_version=version, then=then)
+            MARKER_AFTER_ALL.reach()
+        except Exception:  # of what is appended by now nobody is told; a second marker does no harm
+            _logger.exception("the markers of %s could not be appended", job)
+            self._try_again_later(job, attempt.partitions)
+            return
+        self._count(job, attempt)
+
+    def _when_one_is_done(self, job: _Job, attempt: _Attempt, partition: TopicPartition) -> Callable[[ErrorCode], None]:
+        def is_done(error: ErrorCode) -> None:
+            if error in _KNOWS_BETTER:
+                _logger.warning("%s takes no marker for %s: %s", partition, job, error.name)
+            elif error is not ErrorCode.NONE and error not in _GONE:
+                attempt.failed[partition] = error
+            self._count(job, attempt)
+
+        return is_done
+
+    def _count(self, job: _Job, attempt: _Attempt) -> None:
+        attempt.missing -= 1
+        if attempt.missing or attempt is not job.attempt or self._is_stopped:
+            return
+        failed = tuple(attempt.failed)
+        if failed:
+            if attempt.is_first:
+                _logger.error("%s takes no marker for %s yet: %s", failed[0], job, attempt.failed[failed[0]].name)
+            self._try_again_later(job, failed)
+            return
+        try:
+            END_BEFORE_COMPLETE.reach()
+            del self._jobs[job.key]
+            job.then()
+        except Exception:  # what ended the wait must go on: it is a round of others as well
+            _logger.exception("the end of %s could not be noted", job)
+            if job.key in self._jobs:
+                self._try_again_later(job, attempt.partitions)
+
+    def _try_again_later(self, job: _Job, partitions: Sequence[TopicPartition]) -> None:
+        def try_again() -> None:
+            if not self._is_stopped:
+                self._try(job, partitions)
+
+        job.attempt = _Attempt(partitions, is_first=False)
+        self._timers.set((self, job.key), RETRY_MS, try_again)
+
+
+async def open_all(topics: TopicRegistry, partitions: Sequence[TopicPartition]) -> None:
+    """Opens partitions side by side, if there are any."""
+    if partitions:
+        await open_partitions(topics, partitions)

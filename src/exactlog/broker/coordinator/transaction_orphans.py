@@ -1,0 +1,187 @@
+"""Ends transactions that are open in a partition and that the coordinator does not know of there.
+
+A crash can leave the data of a transaction behind without the record that made its partition part of it. Its producer
+resends the data then. So before anybody comes by a partition that is opened, such a transaction is aborted with the
+next epoch, and the producer's entry moves there with it: the resend is fenced, never taken for a duplicate of what is
+aborted.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Struct
+
+from exactlog.broker.coordinator.shard_runner import ShardRunner
+from exactlog.broker.coordinator.transaction_markers import MarkerWriter
+from exactlog.broker.coordinator.transaction_writes import Writer
+from exactlog.broker.topic_registry import TopicRegistry
+from exactlog.core.log.producer_state import ProducerEntry
+from exactlog.core.model.clock import Clock
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from exactlog.core.model.topic_name import TRANSACTION_STATE
+from exactlog.core.record.control_record_format import TransactionMarker
+from exactlog.core.transaction.entry import EPOCH_MAX, TransactionEntry
+from exactlog.core.transaction.requests import ErrorAnswer
+from exactlog.core.transaction.shard import TransactionShard
+from exactlog.storage.partition_log import AppendRefused, PartitionLog
+
+_logger = logging.getLogger(__name__)
+
+_Runner = ShardRunner[TransactionShard]
+
+_RETRY_S = 0.1
+
+
+class Orphans:
+    """Finds and ends them in one broker. It belongs to the event loop."""
+
+    def __init__(
+        self,
+        *,
+        load_all: Callable[[], Awaitable[Sequence[_Runner] | ErrorCode]],
+        markers: MarkerWriter,
+        topics: TopicRegistry,
+        clock: Clock,
+        coordinator_epoch: int,
+    ) -> None:
+        self._load_all = load_all
+        self._markers = markers
+        self._topics = topics
+        self._clock = clock
+        self._coordinator_epoch = coordinator_epoch
+
+    async def end_in(self, partition: PartitionLog) -> None:
+        """Ends those in a partition that is being opened, and waits until they are."""
+        key = partition.topic_partition
+        if key.topic == TRANSACTION_STATE or not partition.open_transactions():
+            return
+        runners = await self._wait_for_shards()
+        if isinstance(runners, ErrorCode):
+            _logger.error("%s: nobody can tell whether its open transactions are known: %s", key, runners.name)
+            return
+        for producer in partition.open_transactions():
+            owner = _find_owner(runners, producer.producer_id)
+            if owner is not None and is_known(owner[1], producer, key):
+                continue
+            _logger.warning(
+                "%s: a transaction of producer %d since offset %d is not known to the coordinator; it is aborted",
+                key,
+                producer.producer_id,
+                producer.txn_start_offset,
+            )
+            if owner is None or owner[1].producer_epoch != producer.producer_epoch:
+                self._append_marker(partition, producer)
+            else:
+                await self._abort_with_entry(owner[0], partition, producer)
+        await _until_committed(partition)
+
+    def end_lost(self, writer: Writer, partitions: Sequence[TopicPartition], runners: Sequence[_Runner]) -> None:
+        """Ends what was written in partitions whose part in the transaction was not committed."""
+        for key in partitions:
+            found = self._topics.partition(key.topic, key.partition)
+            if not isinstance(found, PartitionLog):
+                continue  # the next opening finds it
+            if not found.has_open_transaction(writer.producer_id, writer.producer_epoch):
+                continue
+            owner = _find_owner(runners, writer.producer_id)
+            runner = owner[0] if owner is not None else next(iter(runners), None)
+            if runner is not None:
+                _decide(runner, writer.producer_id, writer.producer_epoch, key, _ignore)
+
+    async def _wait_for_shards(self) -> Sequence[_Runner] | ErrorCode:
+        while True:
+            runners = await self._load_all()
+            if runners is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                return runners
+
+    def _append_marker(self, partition: PartitionLog, producer: ProducerEntry) -> None:
+        """Nobody has this producer at this epoch any more."""
+        outcome = partition.append_marker(
+            TransactionMarker(is_commit=False, coordinator_epoch=self._coordinator_epoch),
+            producer_id=producer.producer_id,
+            producer_epoch=ProducerEpoch(min(producer.producer_epoch + 1, EPOCH_MAX)),
+            transaction_version=1,
+            now_ms=self._clock.now_ms(),
+        )
+        if isinstance(outcome, AppendRefused):
+            _logger.error("%s: it cannot be aborted: %s", partition.topic_partition, outcome.message)
+
+    async def _abort_with_entry(self, runner: _Runner, partition: PartitionLog, producer: ProducerEntry) -> None:
+        """The entry moves to the next epoch, and its marker is written here as in its other partitions."""
+
+        def is_ended() -> bool:
+            return not partition.has_open_transaction(producer.producer_id, producer.producer_epoch)
+
+        async def ask() -> ErrorCode:
+            told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+            _decide(runner, producer.producer_id, producer.producer_epoch, partition.topic_partition, told.set_result)
+            return await told
+
+        waiting = asyncio.ensure_future(self._markers.end_while_opening(partition, is_ended))
+        await asyncio.sleep(0)  # so that it waits before there is something to wait for
+        error = await ask()
+        while error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # a new producer id is being fetched
+            await asyncio.sleep(_RETRY_S)
+            error = await ask()
+        if error is ErrorCode.NONE:
+            await waiting
+        else:
+            waiting.cancel()
+            _logger.error("%s: the coordinator cannot abort it: %s", partition.topic_partition, error.name)
+
+
+class _Waiter:
+    """Is told once what came of an abort."""
+
+    def __init__(self, tell: Callable[[ErrorCode], None]) -> None:
+        self._tell = tell
+
+    def answer(self, outcome: Struct) -> None:
+        """It was decided."""
+        self._tell(outcome.error_code if isinstance(outcome, ErrorAnswer) else ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def fail(self, error_code: ErrorCode) -> None:
+        """It was not."""
+        self._tell(error_code)
+
+
+def is_known(entry: TransactionEntry, producer: ProducerEntry, partition: TopicPartition) -> bool:
+    """Whether the coordinator is going to end a transaction that is open in a partition."""
+    if partition not in entry.partitions or not entry.state.is_open:
+        return False
+    return entry.state.is_prepared or entry.producer_epoch == producer.producer_epoch
+
+
+def _find_owner(runners: Sequence[_Runner], producer_id: ProducerId) -> tuple[_Runner, TransactionEntry] | None:
+    for runner in runners:
+        entry = runner.machine.find_by_producer(producer_id)
+        if entry is not None:
+            return runner, entry
+    return None
+
+
+def _decide(
+    runner: _Runner,
+    producer_id: ProducerId,
+    producer_epoch: ProducerEpoch,
+    partition: TopicPartition,
+    tell: Callable[[ErrorCode], None],
+) -> None:
+    waiter = _Waiter(tell)
+    runner.decide(
+        lambda shard, now_ms: shard.abort_orphan(producer_id, producer_epoch, partition, waiter, now_ms=now_ms),
+        asker=waiter,
+    )
+
+
+def _ignore(error: ErrorCode) -> None:
+    if error is not ErrorCode.NONE:
+        _logger.error("what a transaction has lost could not be aborted: %s", error.name)
+
+
+async def _until_committed(log: PartitionLog) -> None:
+    settled = asyncio.Event()
+    log.when_committed(lambda _: settled.set())
+    await settled.wait()

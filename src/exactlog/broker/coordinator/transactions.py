@@ -1,0 +1,392 @@
+"""The transaction coordinator of one broker: which shard a transactional id belongs to, and what happens in its name.
+
+The topic `__transaction_state` is made when somebody first looks for a coordinator of transactions. Where there is one
+at the start its shards are loaded at once, in the background: outcomes that were decided are carried out, and what is
+open times out, whether or not anybody asks.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Hashable, Sequence
+from typing import Final
+from uuid import UUID
+
+from msgspec import Struct
+
+from exactlog.broker.coordinator.groups import GroupCoordinator
+from exactlog.broker.coordinator.shard_runner import ShardRunner
+from exactlog.broker.coordinator.shards import Shards
+from exactlog.broker.coordinator.transaction_fault_points import END_BEFORE_PREPARE
+from exactlog.broker.coordinator.transaction_markers import MarkerWriter
+from exactlog.broker.coordinator.transaction_orphans import Orphans
+from exactlog.broker.coordinator.transaction_writes import TransactionWrites, Writer
+from exactlog.broker.producer_ids import ProducerIds
+from exactlog.broker.timers import Timers
+from exactlog.broker.topic_registry import TopicRegistry
+from exactlog.core.config.broker_configs import BrokerConfig
+from exactlog.core.config.definition import InvalidConfig
+from exactlog.core.config.topic_configs import TopicConfig, validate_topic_config
+from exactlog.core.model.clock import Clock
+from exactlog.core.model.decisions import Decision, Waiter
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import InvariantError
+from exactlog.core.model.ids import ProducerId, TopicPartition
+from exactlog.core.model.metrics import Counter, Registry
+from exactlog.core.model.topic_name import CONSUMER_OFFSETS, TRANSACTION_STATE
+from exactlog.core.transaction.limits import TransactionLimits
+from exactlog.core.transaction.requests import (
+    AddPartitionsRequest,
+    EndRequest,
+    ErrorAnswer,
+    TransactionDescription,
+    WriteMarkers,
+)
+from exactlog.core.transaction.shard import TransactionShard
+from exactlog.core.transaction.timer_keys import TimeoutCheck
+from exactlog.storage.partition_log import PartitionLog
+from exactlog.storage.round_committer import RoundCommitter
+
+_logger = logging.getLogger(__name__)
+
+TransactionRunner = ShardRunner[TransactionShard]
+
+TransactionDecide = Callable[[TransactionShard, Waiter, int], Decision]
+"""Lets the rules decide about a request, for who waits, at a time in ms since 1970."""
+
+_EXPIRY: Final = "transactional-ids-expiry"
+_EXPIRY_CHECK_MS: Final = 3_600_000  # as Apache Kafka: the expiration itself is a week
+
+
+class TransactionCoordinator(Shards[TransactionShard]):
+    """Hands every transactional id to its shard, and carries out what the shards decide. It belongs to the event loop.
+
+    Attributes:
+        is_enabled: whether this broker coordinates transactions at all (`transactions.enabled`).
+        markers: writes the ends of transactions.
+        writes: lets the data of transactions into partitions.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        leader_epoch: int,
+        topics: TopicRegistry,
+        groups: GroupCoordinator,
+        rounds: RoundCommitter,
+        timers: Timers,
+        clock: Clock,
+        metrics: Registry,
+        producer_ids: ProducerIds,
+        new_topic_id: Callable[[], UUID],
+    ) -> None:
+        limits = _limits(config)
+        self._count(metrics)
+        super().__init__(
+            topic=TRANSACTION_STATE,
+            partition_count=config.transaction_state_log_num_partitions,
+            config=lambda: _state_topic_config(config),
+            make_machine=lambda _: _CountingShard(
+                limits,
+                coordinator_epoch=leader_epoch,
+                new_producer_id=producer_ids.take_now,
+                timed_out=self._timed_out,
+            ),
+            topics=topics,
+            rounds=rounds,
+            timers=timers,
+            clock=clock,
+            new_topic_id=new_topic_id,
+            on_loaded=self._expire_regularly,
+            on_dismissed=lambda runner: timers.cancel((_EXPIRY, runner)),
+            on_effect=self._carry_out_effect,
+        )
+        self.is_enabled = config.transactions_enabled
+        self.markers = MarkerWriter(topics=topics, groups=groups, timers=timers, clock=clock)
+        self.writes = TransactionWrites(self)
+        self._orphans = Orphans(
+            load_all=self.load_all, markers=self.markers, topics=topics, clock=clock, coordinator_epoch=leader_epoch
+        )
+        if self.is_enabled:
+            topics.before_use(self._orphans.end_in)
+        self._groups = groups
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _count(self, metrics: Registry) -> None:
+        self._committed = metrics.counter("exactlog_transactions_committed_total", "Transactions committed.")
+        self._aborted = metrics.counter("exactlog_transactions_aborted_total", "Transactions aborted, by whomever.")
+        self._timed_out = metrics.counter(
+            "exactlog_transactions_timed_out_total", "Transactions aborted since they were open for too long."
+        )
+        metrics.gauge(
+            "exactlog_transactions_open",
+            "Transactions that are open, or whose markers are being written.",
+            read=lambda: sum(runner.machine.open_count for runner in self.runners()),
+        )
+        metrics.gauge(
+            "exactlog_transactional_ids",
+            "Transactional ids that are remembered.",
+            read=lambda: sum(runner.machine.id_count for runner in self.runners()),
+        )
+
+    def descriptions(self) -> list[TransactionDescription]:
+        """All transactional ids of the shards that are loaded, as of what is committed."""
+        return [found for runner in self.runners() for found in runner.machine.transactions()]
+
+    def committed_offsets(self) -> tuple[int, ...]:
+        """How far the logs of the shards are committed: something else whenever something has changed."""
+        return tuple(runner.partition.high_watermark for runner in self.runners())
+
+    def start(self) -> None:
+        """Loads all that there is, in the background."""
+        if self.is_enabled and self.partition_of("") is not None:
+            self._spawn(self._load_eagerly())
+
+    async def _load_eagerly(self) -> None:
+        loaded = await self.load_all()
+        if isinstance(loaded, ErrorCode):
+            _logger.error("transactions that were under way are not looked after yet: %s", loaded.name)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # --- what is asked ------------------------------------------------------------------------------------------
+
+    def find(self, key: str) -> TransactionRunner | None:
+        """The shard of a transactional id if it is loaded and works; None: `load` says more."""
+        return super().find(key) if self.is_enabled else None
+
+    async def load(self, key: str) -> TransactionRunner | ErrorCode:
+        """The shard of a transactional id, loaded; or why there is none now: as `Shards`, and where it is disabled."""
+        return await super().load(key) if self.is_enabled else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def add_for_write(
+        self, writer: Writer, partitions: tuple[TopicPartition, ...], then: Callable[[ErrorCode], None]
+    ) -> None:
+        """Asks whether a write into partitions is part of the writer's transaction, or makes it so.
+
+        Args:
+            then: called once, with NONE or the error, at once if that is possible: what it appends is in one round
+                with what makes it part of the transaction. Who answers a client waits for `when_committed` as well.
+        """
+        request = AddPartitionsRequest(
+            transactional_id=writer.transactional_id,
+            producer_id=writer.producer_id,
+            producer_epoch=writer.producer_epoch,
+            partitions=partitions,
+            verify_only=not writer.may_add,
+            is_told_at_once=True,
+            transaction_version=2 if writer.may_add else 1,
+        )
+        waiter = _OneWaiter(then)
+
+        def ask(runner: TransactionRunner) -> None:
+            runner.decide(lambda shard, now_ms: shard.add_partitions(request, waiter, now_ms=now_ms), asker=waiter)
+
+        found = self.find(writer.transactional_id)
+        if found is not None:
+            ask(found)
+            return
+
+        async def ask_when_loaded() -> None:
+            loaded = await self.load(writer.transactional_id)
+            if isinstance(loaded, ErrorCode):
+                waiter.fail(loaded)
+            else:
+                ask(loaded)
+
+        self._spawn(ask_when_loaded())
+
+    def when_committed(self, transactional_id: str, callback: Callable[[ErrorCode], None]) -> None:
+        """Calls back when all that is decided of an id by now is committed (NONE) or never will be."""
+        runner = self.find(transactional_id)
+        if runner is None:
+            callback(ErrorCode.NOT_COORDINATOR)
+        else:
+            runner.when_committed(callback)
+
+    def abort_orphans(self, writer: Writer, partitions: tuple[TopicPartition, ...]) -> None:
+        """Data was appended, and the record that made it part of a transaction was not committed: it is aborted."""
+
+        if self._is_resigned:  # the next start finds what there is to abort
+            return
+
+        async def abort_when_loaded() -> None:
+            runners = await self.load_all()
+            if isinstance(runners, ErrorCode):
+                _logger.error("data of transaction %s is left open: %s", writer.transactional_id, runners.name)
+            else:
+                self._orphans.end_lost(writer, partitions, runners)
+
+        self._spawn(abort_when_loaded())
+
+    def end(self, request: EndRequest, waiter: Waiter) -> None:
+        """Ends a transaction, once all that was written in it is committed. Its shard must be loaded."""
+        runner = self.find(request.transactional_id)
+        if runner is None:
+            waiter.fail(ErrorCode.NOT_COORDINATOR)
+            return
+        _EndOfTransaction(runner, request, waiter).wait(self._unsettled(runner, request))
+
+    def _unsettled(self, runner: TransactionRunner, request: EndRequest) -> list["_Settling"]:
+        """What is decided of a transaction and not yet committed."""
+        entry = runner.machine.entry(request.transactional_id)
+        settling: list[_Settling] = [runner.when_committed]
+        for key in () if entry is None else entry.partitions:
+            found = self._topics.partition(key.topic, key.partition)
+            if isinstance(found, PartitionLog):
+                settling.append(found.when_committed)
+            if key.topic == CONSUMER_OFFSETS and (group_runner := self._groups.find_index(key.partition)) is not None:
+                settling.append(group_runner.when_committed)
+        return settling
+
+    def fence(self, transactional_id: str) -> ErrorCode:
+        """Fences whoever uses a transactional id, as if another had taken it over; or why that cannot be done."""
+        runner = self.find(transactional_id)
+        entry = None if runner is None else runner.machine.entry(transactional_id)
+        if runner is None or entry is None:
+            return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        if entry.state.is_prepared:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        runner.decide(lambda shard, now_ms: shard.fence(transactional_id, now_ms=now_ms))
+        return ErrorCode.NONE
+
+    # --- what happens without being asked -----------------------------------------------------------------------
+
+    def _carry_out_effect(self, effect: Struct) -> None:
+        if not isinstance(effect, WriteMarkers):
+            raise InvariantError(f"nobody carries this out: {effect!r}")
+        self.markers.carry_out(effect, lambda: self._note_written(effect))
+
+    def _note_written(self, effect: WriteMarkers) -> None:
+        """All markers are committed; a shard that is not loaded finds out at its next load."""
+        (self._committed if effect.is_commit else self._aborted).inc()
+        runner = self.find(effect.transactional_id) if effect.transactional_id else None
+        if runner is not None:
+            runner.decide(
+                lambda shard, now_ms: shard.markers_written(
+                    effect.transactional_id,
+                    producer_id=effect.producer_id,
+                    producer_epoch=effect.producer_epoch,
+                    now_ms=now_ms,
+                )
+            )
+
+    def _expire_regularly(self, runner: TransactionRunner) -> None:
+        def expire() -> None:
+            if runner.is_usable:
+                runner.decide(lambda shard, now_ms: shard.expire_ids(now_ms=now_ms))
+                self._timers.set((_EXPIRY, runner), _EXPIRY_CHECK_MS, expire)
+
+        self._timers.set((_EXPIRY, runner), _EXPIRY_CHECK_MS, expire)
+
+    def resign(self) -> None:
+        """This broker coordinates nothing any more: everybody who waits is sent away.
+
+        What is decided stays so: data is on its way into partitions since it is part of a transaction.
+        """
+        self.markers.stop()
+        for runner in self.runners():
+            runner.append_decided()
+        super().resign()
+
+
+class _CountingShard(TransactionShard):
+    """A shard that counts the transactions it aborts since they have timed out."""
+
+    def __init__(
+        self,
+        limits: TransactionLimits,
+        *,
+        coordinator_epoch: int,
+        new_producer_id: Callable[[], ProducerId | None],
+        timed_out: Counter,
+    ) -> None:
+        super().__init__(limits, coordinator_epoch=coordinator_epoch, new_producer_id=new_producer_id)
+        self._timed_out_total = timed_out
+
+    def time_out(self, key: Hashable, *, now_ms: int) -> Decision:
+        """A timer that was set has gone off."""
+        decision = super().time_out(key, now_ms=now_ms)
+        if isinstance(key, TimeoutCheck):
+            self._timed_out_total.inc(len(decision.effects))
+        return decision
+
+
+_Settling = Callable[[Callable[[ErrorCode], None]], None]
+"""Calls back once what is decided somewhere is committed, or never will be."""
+
+
+class _EndOfTransaction:
+    """A transaction that is to end, once what was written in it is committed."""
+
+    __slots__ = ("_missing", "_request", "_runner", "_waiter")
+
+    def __init__(self, runner: TransactionRunner, request: EndRequest, waiter: Waiter) -> None:
+        self._runner = runner
+        self._request = request
+        self._waiter = waiter
+        self._missing = 1
+
+    def wait(self, settling: Sequence[_Settling]) -> None:
+        """Waits for all of them. What a round refuses was answered with an error: it is not part of what ends."""
+        self._missing += len(settling)
+        for settle in settling:
+            settle(self._one_is_settled)
+        self._one_is_settled(ErrorCode.NONE)
+
+    def _one_is_settled(self, _: ErrorCode) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self._runner.decide(self._decide, asker=self._waiter)
+
+    def _decide(self, shard: TransactionShard, now_ms: int) -> Decision:
+        END_BEFORE_PREPARE.reach()
+        return shard.end(self._request, self._waiter, now_ms=now_ms)
+
+
+class _OneWaiter:
+    """Who waits for whether partitions are part of a transaction, and is told once."""
+
+    __slots__ = ("_then",)
+
+    def __init__(self, then: Callable[[ErrorCode], None]) -> None:
+        self._then: Callable[[ErrorCode], None] | None = then
+
+    def answer(self, outcome: Struct) -> None:
+        """Tells the outcome."""
+        self.fail(outcome.error_code if isinstance(outcome, ErrorAnswer) else ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def fail(self, error_code: ErrorCode) -> None:
+        """Tells that there is none, or which one."""
+        then, self._then = self._then, None
+        if then is not None:
+            then(error_code)
+
+
+def _limits(config: BrokerConfig) -> TransactionLimits:
+    return TransactionLimits(
+        transaction_version=config.transaction_version,
+        timeout_ms_min=config.min_timeout_ms,
+        timeout_ms_max=config.transaction_max_timeout_ms,
+        clamps_timeout=config.timeout_policy == "clamp",
+        check_interval_ms=config.check_interval_ms,
+        write_abort_markers=config.write_abort_markers,
+        fence_on_timeout=config.fence_on_timeout,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        partitions_per_transaction_max=config.transaction_partitions_max,
+    )
+
+
+def _state_topic_config(config: BrokerConfig) -> TopicConfig:
+    overrides = {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "segment.bytes": str(config.offsets_topic_segment_bytes),
+    }
+    checked = validate_topic_config(overrides, defaults=config.topic_defaults)
+    if isinstance(checked, InvalidConfig):
+        raise InvariantError(str(checked))
+    return checked

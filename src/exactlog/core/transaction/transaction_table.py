@@ -1,0 +1,82 @@
+"""What the log says of transactional ids: the newest record of every key. There are two of it, head and committed."""
+
+from collections.abc import Iterator, KeysView, ValuesView
+
+from exactlog.core.model.ids import ProducerId
+from exactlog.core.transaction.entry import TransactionEntry
+from exactlog.core.transaction.transaction_record import AnyTransactionRecord, TransactionRecord, UnknownRecord
+
+
+class TransactionTable:
+    """Entries by transactional id and by producer id. The entries never change; two tables share them.
+
+    Attributes:
+        open_partitions: how many partitions all open transactions have together.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[str, TransactionEntry] = {}
+        self._by_producer_id: dict[ProducerId, str] = {}
+        self._open: dict[str, None] = {}
+        self._unknown: dict[bytes, bytes] = {}
+        self.open_partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, transactional_id: str) -> TransactionEntry | None:
+        """The entry of an id; None where there is none."""
+        return self._entries.get(transactional_id)
+
+    def by_producer_id(self, producer_id: ProducerId) -> TransactionEntry | None:
+        """The entry that has this producer id now; None where there is none."""
+        transactional_id = self._by_producer_id.get(producer_id)
+        return None if transactional_id is None else self._entries.get(transactional_id)
+
+    def entries(self) -> ValuesView[TransactionEntry]:
+        """All of them."""
+        return self._entries.values()
+
+    def open_ids(self) -> KeysView[str]:
+        """The ids that have a transaction open or prepared."""
+        return self._open.keys()
+
+    def replay(self, record: AnyTransactionRecord) -> None:
+        """Takes a record in."""
+        match record:
+            case TransactionRecord(transactional_id, entry):
+                self._take_out(transactional_id, entry)
+                if entry is not None:
+                    self._put(entry)
+            case UnknownRecord(key, value):
+                self._unknown.pop(key, None)
+                if value is not None:
+                    self._unknown[key] = value
+
+    def live_records(self) -> Iterator[AnyTransactionRecord]:
+        """One record for each key that has a value: replayed, they give this table."""
+        for transactional_id, entry in self._entries.items():
+            yield TransactionRecord(transactional_id, entry)
+        for key, value in self._unknown.items():
+            yield UnknownRecord(key, value)
+
+    def _take_out(self, transactional_id: str, after: TransactionEntry | None) -> None:
+        """Takes an entry out, up to what the one after it overwrites."""
+        entry = self._entries.get(transactional_id)
+        if entry is None:
+            return
+        if after is None:
+            del self._entries[transactional_id]
+        if after is None or after.producer_id != entry.producer_id:
+            self._by_producer_id.pop(entry.producer_id, None)
+        if entry.state.is_open:
+            self.open_partitions -= len(entry.partitions)
+            if after is None or not after.state.is_open:
+                del self._open[transactional_id]
+
+    def _put(self, entry: TransactionEntry) -> None:
+        self._entries[entry.transactional_id] = entry
+        self._by_producer_id[entry.producer_id] = entry.transactional_id
+        if entry.state.is_open:
+            self._open[entry.transactional_id] = None
+            self.open_partitions += len(entry.partitions)

@@ -1,0 +1,261 @@
+"""What becomes of transactions when a broker starts again, when their time is over, and when a test fences them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import KafkaError
+from exactlog.core.model.topic_name import CONSUMER_OFFSETS, TRANSACTION_STATE
+from exactlog.core.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from exactlog.testing import Broker
+from tests.support.isolated_reader import COMMITTED, read_on, values
+from tests.support.raw_client import RawClient
+from tests.support.raw_transactions import ABORT, COMMIT, TransactionalProducer, describe, list_transactions
+
+NONE = ErrorCode.NONE
+ID = "mine"
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with Broker(data_dir=tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def ask(broker):
+    """Does something over a connection of its own, and gives what came of it: the broker may be another one by now."""
+
+    def do(work):
+        with RawClient(broker.port) as raw:
+            return work(raw)
+
+    return do
+
+
+def begin(raw, *, timeout_ms=60_000):
+    """A topic, and a producer that has a value in it in an open transaction."""
+    topic = raw.create_topic("topic", partitions=2)
+    producer = TransactionalProducer(raw, ID, timeout_ms=timeout_ms)
+    assert producer.init() is NONE
+    assert producer.produce((topic, 0, b"value")) == [NONE]
+    return topic, producer
+
+
+def over(raw, producer):
+    """The producer, over another connection."""
+    producer.raw = raw
+    return producer
+
+
+def until_not_open(raw, transactional_id=ID):
+    while (state := describe(raw, transactional_id).transaction_state) not in {"CompleteAbort", "CompleteCommit"}:
+        assert state in {"Ongoing", "PrepareAbort", "PrepareCommit", ""}
+    return state
+
+
+def forget(broker, topic, *, versions):
+    """Takes the newest delta commits of a topic's partition away, as if they had never been made."""
+    log = Path(broker.data_dir) / f"topic={topic}-part=0" / "_delta_log"
+    commits = sorted(
+        path for path in log.glob("*.json") if path.name.split(".")[0].isdigit() and path.suffix == ".json"
+    )
+    commits = [path for path in commits if "checkpoint" not in path.name]
+    assert len(commits) > versions
+    for path in commits[-versions:]:
+        path.unlink()
+
+
+# --- a start ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", [COMMIT, ABORT])
+def test_an_open_transaction_outlives_a_crash_and_is_ended_by_its_producer(broker, ask, outcome):
+    topic, producer = ask(begin)
+    broker.kill()
+    broker.restart()
+
+    with RawClient(broker.port) as raw:
+        assert over(raw, producer).produce((topic, 0, b"more")) == [NONE]
+        assert read_on(raw, topic) == []
+        assert producer.end(outcome) is NONE
+        until_not_open(raw)
+
+        assert values(read_on(raw, topic)) == ([b"value", b"more"] if outcome is COMMIT else [])
+
+
+def test_a_transaction_that_its_coordinator_never_came_to_know_of_is_aborted_and_its_resend_is_fenced(broker, ask):
+    topic, producer = ask(begin)
+    broker.kill()
+    forget(broker, TRANSACTION_STATE, versions=1)
+    broker.restart()
+
+    with RawClient(broker.port) as raw:
+        assert read_on(raw, topic) == []
+        assert raw.list_offset(topic, -1, isolation_level=COMMITTED).offset == 2  # behind the marker
+        over(raw, producer)
+        producer.become(-1, -1).become(0, 0)
+        assert producer.produce((topic, 0, b"value")) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert producer.end(COMMIT) is ErrorCode.PRODUCER_FENCED
+        assert producer.init() is NONE
+        assert producer.epoch == 2
+        assert producer.produce((topic, 0, b"again")) == [NONE]
+        assert producer.end(COMMIT) is NONE
+        until_not_open(raw)
+        assert values(read_on(raw, topic)) == [b"again"]
+
+
+def test_a_transaction_whose_producer_nobody_knows_is_aborted(broker, ask):
+    topic, producer = ask(begin)
+    broker.kill()
+    forget(broker, TRANSACTION_STATE, versions=2)
+    broker.restart()
+
+    with RawClient(broker.port) as raw:
+        assert list_transactions(raw).transaction_states == ()
+        assert read_on(raw, topic) == []
+        assert raw.list_offset(topic, -1, isolation_level=COMMITTED).offset == 2
+        assert over(raw, producer).produce((topic, 0, b"more")) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+
+
+def test_offsets_of_a_transaction_that_its_coordinator_never_came_to_know_of_are_dropped(broker, ask):
+    with RawClient(broker.port) as raw:
+        topic = raw.create_topic("topic")
+        producer = TransactionalProducer(raw, ID)
+        producer.init()
+        assert producer.commit_offsets("group", topic, 7) is NONE
+    broker.kill()
+    forget(broker, TRANSACTION_STATE, versions=1)
+    broker.restart()
+
+    with RawClient(broker.port) as raw:
+        asked = OffsetFetchRequestTopic(name=topic.name, partition_indexes=(0,))
+        answer = raw.ask(OffsetFetchRequest(group_id="group", topics=(asked,), require_stable=True), 7)
+        assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
+        assert answer.topics[0].partitions[0].committed_offset == -1
+        over(raw, producer)
+        assert producer.commit_offsets("group", topic, 7) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_an_orphan_is_aborted_in_every_partition_that_it_is_open_in(broker, ask):
+    with RawClient(broker.port) as raw:
+        topic, producer = begin(raw)
+        assert producer.produce((topic, 1, b"value")) == [NONE]
+    broker.kill()
+    forget(broker, TRANSACTION_STATE, versions=2)
+    broker.restart()
+
+    with RawClient(broker.port) as raw:
+        for partition in range(2):
+            assert raw.list_offset(topic, -1, partition=partition, isolation_level=COMMITTED).offset == 2
+
+
+# --- time ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(broker, ask, is_restarted):
+    topic, producer = ask(lambda raw: begin(raw, timeout_ms=5_000))
+    if is_restarted:
+        broker.kill()
+        broker.restart()
+        while broker.metrics()["exactlog_transactional_ids"] == 0:  # nobody asks: its time is watched all the same
+            pass
+    broker.clock.advance_ms(4_000)
+    with RawClient(broker.port) as raw:
+        assert describe(raw, ID).transaction_state == "Ongoing"
+
+    broker.clock.advance_ms(15_000)
+
+    with RawClient(broker.port) as raw:
+        assert until_not_open(raw) == "CompleteAbort"
+        assert read_on(raw, topic) == []
+        assert over(raw, producer).produce((topic, 0, b"late")) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert producer.end(COMMIT) is ErrorCode.PRODUCER_FENCED
+    assert broker.metrics()["exactlog_transactions_timed_out_total"] == 1
+
+
+def test_a_transactional_id_that_is_not_used_is_forgotten(broker, ask):
+    topic, producer = ask(begin)
+    ask(lambda raw: over(raw, producer).end(COMMIT))
+    ask(until_not_open)
+
+    broker.clock.advance_ms(8 * 24 * 3_600_000)
+
+    with RawClient(broker.port) as raw:
+        assert list_transactions(raw).transaction_states == ()
+        assert over(raw, producer).produce((topic, 0, b"value")) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+
+
+# --- faults and what can be seen -------------------------------------------------------------------------------------
+
+
+def test_a_producer_can_be_fenced(broker, ask):
+    topic, producer = ask(begin)
+
+    broker.faults.fence(ID)
+
+    with RawClient(broker.port) as raw:
+        assert until_not_open(raw) == "CompleteAbort"
+        assert over(raw, producer).produce((topic, 0, b"late")) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert read_on(raw, topic) == []
+
+
+def test_a_transactional_id_that_is_not_there_cannot_be_fenced(broker):
+    with pytest.raises(KafkaError) as refused:
+        broker.faults.fence("nobody")
+
+    assert refused.value.error_code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def exported(broker):
+    path = Path(broker.data_dir) / "transactions" / "transactions.json"
+    return {found["transactional_id"]: found for found in json.loads(path.read_text())["transactions"]}
+
+
+def test_a_readable_copy_is_written_within_a_second_and_at_the_end(broker, ask):
+    _, producer = ask(begin)
+    broker.clock.advance_ms(1_000)
+    path = Path(broker.data_dir) / "transactions" / "transactions.json"
+    while not path.exists() or exported(broker)[ID]["state"] != "Ongoing":
+        broker.clock.advance_ms(1_000)
+    assert exported(broker)[ID]["partitions"] == [{"topic": "topic", "partition": 0}]
+
+    ask(lambda raw: over(raw, producer).end(COMMIT))
+    ask(until_not_open)
+    broker.restart()
+
+    found = exported(broker)[ID]
+    assert (found["state"], found["producer_epoch"], found["partitions"]) == ("CompleteCommit", 1, [])
+    assert [child.name for child in path.parent.iterdir()] == ["transactions.json"]
+
+
+def test_metrics_count_transactions(broker, ask):
+    topic, producer = ask(begin)
+    assert broker.metrics()["exactlog_transactions_open"] == 1
+    with RawClient(broker.port) as raw:
+        assert over(raw, producer).end(COMMIT) is NONE
+        until_not_open(raw)
+        producer.produce((topic, 0, b"value"))
+        assert producer.end(ABORT) is NONE
+        until_not_open(raw)
+        while describe(raw, ID).transaction_state != "CompleteAbort":
+            pass
+
+    metrics = broker.metrics()
+
+    assert metrics["exactlog_transactions_open"] == 0
+    assert metrics["exactlog_transactional_ids"] == 1
+    assert metrics["exactlog_transactions_committed_total"] == 1
+    assert metrics["exactlog_transactions_aborted_total"] == 1
+
+
+def test_topics_of_the_coordinators_are_made_when_they_are_needed(broker, ask):
+    assert not (Path(broker.data_dir) / f"topic={TRANSACTION_STATE}-part=0").exists()
+
+    ask(begin)
+
+    assert (Path(broker.data_dir) / f"topic={TRANSACTION_STATE}-part=0").exists()
+    assert not (Path(broker.data_dir) / f"topic={CONSUMER_OFFSETS}-part=0").exists()

@@ -1,0 +1,42 @@
+"""What can be wrong about the model of a broker."""
+
+MUTATIONS = {
+    "a marker is lost": {"missing-marker"},
+    "a marker is written twice": {"extra-marker"},
+    "a marker has the wrong type": {"wrong-marker"},
+    "a commit reaches some of the partitions": {"torn-transaction"},
+    "a marker is of an older epoch": {"wrong-marker", "epoch-back", "extra-marker"},
+    "the stable offset is the high watermark": {"stable-offset-too-high"},
+    "the stable offset takes in the first open record": {"stable-offset-too-high"},
+    "the stable offset goes back": {"stable-offset-back"},
+    "the stable offset stays behind": {"stable-offset-behind"},
+    "the high watermark goes back": {"high-watermark-back"},
+    "the aborted list is unsorted": {"aborted-list-unsorted"},
+    "the aborted list leaves one out": {"aborted-list-wrong"},
+    "the aborted list leaves out what began before": {"aborted-list-wrong"},
+    "the aborted list names what is over": {"aborted-list-wrong"},
+    "the aborted list comes to everybody": {"aborted-list-wrong"},
+    "offsets of an aborted transaction hold": {"aborted-offset"},
+    "offsets of a committed transaction are lost": {"lost-offset"},
+    "offsets hold before the commit": {"aborted-offset"},
+    "a fenced epoch may write": {"fenced-write"},
+    "a fenced epoch may commit": {"fenced-commit"},
+    "init leaves the transaction open": {"wrong-marker", "aborted-read", "missing-marker"},
+    "a duplicate batch is appended": {"duplicate"},
+    "a duplicate batch has a new offset": {"wrong-offset"},
+    "a batch is dropped and acknowledged": {"lost-write"},
+    "a refused batch is appended": {"refused-write"},
+    "records are reordered": {"reordered", "sequence-broken"},
+    "a fetch leaves out a batch": {"skipped-record"},
+    "a fetch is out of order": {"nonmonotonic-read"},
+    "an abort after a commit succeeds": {"contradicting-ends", "wrong-marker"},
+    "replay loses the last transaction": {"lost-write", "replay-differs", "high-watermark-back"},
+    "replay forgets open transactions": {"stable-offset-too-high", "missing-marker"},
+    "replay forgets prepared transactions": {"missing-marker", "wrong-marker"},
+    "replay forgets producers": {"duplicate", "sequence-broken"},
+    "replay loses an offset": {"lost-offset", "stale-offset"},
+    "replay changes a batch": {"replay-differs"},
+}
+"""What can be wrong, and what shows it; one of the kinds at least."""
+
+AFTER_A_CRASH = {name for name in MUTATIONS if name.startswith("replay")}
