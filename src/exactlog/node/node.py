@@ -93,6 +93,7 @@ class Node:
         self.filesystem: Filesystem = filesystem or (MemoryFilesystem() if config.data_dir is None else OsFilesystem())
         self._lock: DirectoryLock | None = None
         self._parts: _Parts | None = None
+        self._is_killed = False
         self._stopped = asyncio.Event()
 
     @property
@@ -130,13 +131,14 @@ class Node:
 
     async def stop(self) -> None:
         """Answers what is in flight, makes all of it durable, and lets go of the data directory."""
-        if self._parts is not None:
+        if self._parts is not None and not self._is_killed:
             await self._parts.stop()
         self._release()
 
     def kill(self) -> None:
         """Drops every socket at once, without answers and without a flush, as a crash would."""
-        if self._parts is not None:
+        if self._parts is not None and not self._is_killed:
+            self._is_killed = True
             self._parts.abort()
         self._release()
 

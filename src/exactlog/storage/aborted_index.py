@@ -5,7 +5,8 @@ opened stay in memory too, packed as in the file. A reader cannot see from the l
 wrong, so a checkpoint says how many there are and their CRC-32C, and the rows it counts are synced before it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Final
 
 import crc32c
 
@@ -22,6 +23,8 @@ from exactlog.core.model.ids import Offset
 from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.segment_index import NewRows
+
+_ROWS_PER_READ: Final = 128  # one disk page
 
 
 class AbortedIndex:
@@ -70,9 +73,8 @@ class AbortedIndex:
         Raises:
             DamageError, OSError: the file cannot be read, or does not hold what it should.
         """
-        return find_aborted_in_range(
-            self._read_row, row_count=len(self), start_offset=start_offset, end_offset=end_offset
-        )
+        read_row = _RowWindow(self._read_rows).read_row
+        return find_aborted_in_range(read_row, row_count=len(self), start_offset=start_offset, end_offset=end_offset)
 
     def is_good(self) -> bool:
         """Whether the file holds the rows that it should; reads all of them."""
@@ -130,9 +132,25 @@ class AbortedIndex:
         if filesystem.exists(self._path) and filesystem.file_size(self._path) > size:
             filesystem.open(self._path).truncate(size)
 
-    def _read_row(self, row: int) -> bytes:
+    def _read_rows(self, row: int) -> bytes:
+        """A row and some that follow it."""
         if row < self._file_rows:
-            position = row * ABORTED_INDEX_ROW_SIZE
-            return self._files.get(self._path).read_at(ABORTED_INDEX_ROW_SIZE, position)
+            size = min(_ROWS_PER_READ, self._file_rows - row) * ABORTED_INDEX_ROW_SIZE
+            return self._files.get(self._path).read_at(size, row * ABORTED_INDEX_ROW_SIZE)
         position = (row - self._file_rows) * ABORTED_INDEX_ROW_SIZE
-        return bytes(self._memory[position : position + ABORTED_INDEX_ROW_SIZE])
+        return bytes(self._memory[position : position + _ROWS_PER_READ * ABORTED_INDEX_ROW_SIZE])
+
+
+class _RowWindow:
+    """Reads row by row, from what was read at once: behind a long transaction there may be many to look at."""
+
+    def __init__(self, read_rows: Callable[[int], bytes]) -> None:
+        self._read_rows = read_rows
+        self._first_row = 0
+        self._rows = b""
+
+    def read_row(self, row: int) -> bytes:
+        position = (row - self._first_row) * ABORTED_INDEX_ROW_SIZE
+        if not 0 <= position < len(self._rows):
+            self._first_row, self._rows, position = row, self._read_rows(row), 0
+        return self._rows[position : position + ABORTED_INDEX_ROW_SIZE]

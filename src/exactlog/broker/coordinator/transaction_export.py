@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Executor
+from time import perf_counter
 from typing import Final
 
 from exactlog.broker.timers import Timers
@@ -18,6 +19,8 @@ _logger = logging.getLogger(__name__)
 EXPORT_DIRECTORY: Final = "transactions"
 EXPORT_NAME: Final = "transactions.json"
 EXPORT_INTERVAL_MS: Final = 1_000
+_REST_FACTOR: Final = 20
+"""A copy of very many takes long, and competes with what it is a copy of: at most so small a part of the time."""
 
 
 class TransactionExport:
@@ -49,6 +52,8 @@ class TransactionExport:
         self._mark = mark
         self._written: Hashable = mark()
         self._writing: asyncio.Future[None] | None = None
+        self._took_ms = 0
+        """How long the last copy took to write."""
 
     def start(self) -> None:
         """Looks for changes from now on."""
@@ -65,7 +70,7 @@ class TransactionExport:
 
     def _look(self) -> None:
         self._write_if_changed()
-        self._timers.set(self, EXPORT_INTERVAL_MS, self._look)
+        self._timers.set(self, max(EXPORT_INTERVAL_MS, _REST_FACTOR * self._took_ms), self._look)
 
     def _write_if_changed(self) -> None:
         mark = self._mark()
@@ -82,6 +87,8 @@ class TransactionExport:
             _logger.error("%s could not be written: %s", EXPORT_NAME, writing.exception())
 
     def _write(self, transactions: Sequence[TransactionDescription], now_ms: int) -> None:
+        began = perf_counter()
         self._filesystem.make_directories(self._directory)
         content = encode_export(transactions, now_ms=now_ms)
         replace(self._filesystem, self._directory, EXPORT_NAME, content, durable=False)
+        self._took_ms = int((perf_counter() - began) * 1_000)

@@ -209,7 +209,6 @@ class TransactionCoordinator(Shards[TransactionShard]):
 
     def abort_orphans(self, writer: Writer, partitions: tuple[TopicPartition, ...]) -> None:
         """Data was appended, and the record that made it part of a transaction was not committed: it is aborted."""
-
         if self._is_resigned:  # the next start finds what there is to abort
             return
 

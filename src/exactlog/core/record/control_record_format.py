@@ -18,6 +18,7 @@ Later versions may only add fields at the end: a reader takes a higher version, 
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -26,9 +27,18 @@ from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from exactlog.core.record.batch_builder import FIRST_OFFSET, NO_LEADER_EPOCH, NewRecord, build_batch
+from exactlog.core.record.batch_format import (
+    ATTRIBUTES_POSITION,
+    BASE_TIMESTAMP_POSITION,
+    CRC_POSITION,
+    assign,
+    checksum,
+)
 from exactlog.core.record.record_format import Record, decode_records
 
 _VERSION: Final = 0
+_TIMES_AND_PRODUCER: Final = struct.Struct(">qqqh")
+"""Base and maximum timestamp, producer id and epoch, as they follow each other in the header of a batch."""
 _KEY: Final = struct.Struct(">hh")
 _VALUE: Final = struct.Struct(">hi")
 
@@ -67,17 +77,23 @@ def build_marker_batch(
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH,
 ) -> bytearray:
     """Return the control batch that ends the producer's transaction in a partition."""
-    key = _KEY.pack(_VERSION, marker.control_type)
-    value = _VALUE.pack(_VERSION, marker.coordinator_epoch)
-    return build_batch(
-        [NewRecord(key=key, value=value, timestamp_ms=timestamp_ms)],
-        base_offset=base_offset,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
-        leader_epoch=leader_epoch,
+    batch = bytearray(_template(marker.is_commit, marker.coordinator_epoch))
+    assign(batch, 0, base_offset=base_offset, leader_epoch=leader_epoch)
+    _TIMES_AND_PRODUCER.pack_into(
+        batch, BASE_TIMESTAMP_POSITION, timestamp_ms, timestamp_ms, producer_id, producer_epoch
     )
+    batch[CRC_POSITION:ATTRIBUTES_POSITION] = checksum(batch, 0, len(batch)).to_bytes(4)
+    return batch
+
+
+@lru_cache(maxsize=64)
+def _template(is_commit: bool, coordinator_epoch: int) -> bytes:  # noqa: FBT001  a key of the cache
+    """All markers of one outcome and coordinator are alike up to their producer, place and time."""
+    marker = TransactionMarker(is_commit=is_commit, coordinator_epoch=coordinator_epoch)
+    key = _KEY.pack(_VERSION, marker.control_type)
+    value = _VALUE.pack(_VERSION, coordinator_epoch)
+    record = NewRecord(key=key, value=value, timestamp_ms=TimestampMs(0))
+    return bytes(build_batch([record], is_transactional=True, is_control=True))
 
 
 def decode_control_type(key: bytes | None) -> ControlType | None:

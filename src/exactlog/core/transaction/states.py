@@ -7,9 +7,13 @@ version 2 an id that has no transaction open may be aborted too, for the sake of
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Self
 
 from exactlog.core.model.errors import InvariantError
+
+_ONGOING: Final = 1
+_PREPARED: Final = frozenset({2, 3})
+_COMPLETE: Final = frozenset({4, 5})
 
 
 class TransactionState(IntEnum):
@@ -32,25 +36,26 @@ class TransactionState(IntEnum):
     PREPARE_EPOCH_FENCE = 7
     """The epoch of an open transaction has gone up, so that it can be aborted against its producer; never written."""
 
+    is_prepared: bool
+    """Whether an outcome is decided whose markers are not all written."""
+    is_complete: bool
+    """Whether the last transaction has ended."""
+    is_open: bool
+    """Whether partitions wait for markers, now or later."""
+
+    def __new__(cls, number: int) -> Self:
+        """A member; what it is asked all the time is an attribute, which costs a fraction of a property."""
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.is_prepared = number in _PREPARED
+        member.is_complete = number in _COMPLETE
+        member.is_open = number == _ONGOING or member.is_prepared
+        return member
+
     @property
     def kafka_name(self) -> str:
         """Kafka's spelling: `PrepareCommit`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
-
-    @property
-    def is_prepared(self) -> bool:
-        """Whether an outcome is decided whose markers are not all written."""
-        return self is TransactionState.PREPARE_COMMIT or self is TransactionState.PREPARE_ABORT
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the last transaction has ended."""
-        return self is TransactionState.COMPLETE_COMMIT or self is TransactionState.COMPLETE_ABORT
-
-    @property
-    def is_open(self) -> bool:
-        """Whether partitions wait for markers, now or later."""
-        return self is TransactionState.ONGOING or self.is_prepared
 
 
 _S = TransactionState

@@ -26,15 +26,17 @@ retried, and answers such a retry PRODUCER_FENCED. Unknown tags are passed over,
 """
 
 import struct
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Annotated, Final
 
-from exactlog.core.codec.message_codec import decode, encode_bytes
+from exactlog.core.codec.message_codec import decode
 from exactlog.core.codec.message_schema import Message, Structure
+from exactlog.core.codec.varint import encode_uvarint
 from exactlog.core.codec.wire_types import Field, Int8, Int16, Int32, Int64, String
 from exactlog.core.model.errors import DecodeError
-from exactlog.core.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from exactlog.core.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
 from exactlog.core.transaction.entry import TransactionEntry
 from exactlog.core.transaction.states import TransactionState
 
@@ -80,9 +82,20 @@ class TransactionLogValue(Message):
     last_producer_epoch: Annotated[Int16, Field("1+", tag=10_000, ignorable=True)] = -1
 
 
+_KEY_HEAD: Final = struct.Struct(">hH")
+_VALUE_HEAD: Final = struct.Struct(">hqhib")
+_VALUE_TIMES: Final = struct.Struct(">qq")
+_NO_PARTITIONS: Final = b"\x00"
+_TAG_LAST_EPOCH: Final = encode_uvarint(10_000) + b"\x02"
+_SINGLE_BYTES: Final = tuple(bytes((value,)) for value in range(5))
+_SETS_CACHED_MAX: Final = 1_024
+_PARTITIONS_CACHED_MAX: Final = 16  # in one set: at most about 5 KB with the longest names, 5 MB in all
+
+
 def encode_transaction_key(transactional_id: str) -> bytes:
-    """The bytes of a key."""
-    return _VERSION.pack(KEY_VERSION) + encode_bytes(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+    """The bytes of a key, as those of `TransactionLogKey`; written out, since it happens thrice in a transaction."""
+    name = transactional_id.encode()
+    return _KEY_HEAD.pack(KEY_VERSION, len(name)) + name
 
 
 def decode_transaction_key(key: bytes) -> str:
@@ -95,21 +108,40 @@ def decode_transaction_key(key: bytes) -> str:
 
 
 def encode_transaction_value(entry: TransactionEntry) -> bytes:
-    """The bytes of a value."""
-    value = TransactionLogValue(
-        producer_id=entry.producer_id,
-        previous_producer_id=entry.previous_producer_id,
-        next_producer_id=entry.next_producer_id,
-        producer_epoch=entry.producer_epoch,
-        transaction_timeout_ms=entry.timeout_ms,
-        transaction_status=entry.state,
-        transaction_partitions=None if entry.state is TransactionState.EMPTY else _by_topic(entry.partitions),
-        transaction_last_update_timestamp_ms=entry.last_update_ms,
-        transaction_start_timestamp_ms=entry.start_time_ms,
-        client_transaction_version=entry.client_transaction_version,
-        last_producer_epoch=entry.last_producer_epoch,
-    )
-    return _VERSION.pack(_VALUE_VERSION) + encode_bytes(value, _VALUE_VERSION)
+    """The bytes of a value, as those of `TransactionLogValue` in version 1; written out as well."""
+    head = _VALUE_HEAD.pack(_VALUE_VERSION, entry.producer_id, entry.producer_epoch, entry.timeout_ms, entry.state)
+    has_none = entry.state is TransactionState.EMPTY
+    partitions = _NO_PARTITIONS if has_none else _encode_partitions(entry.partitions)
+    tags = []
+    if entry.previous_producer_id != NO_PRODUCER_ID:
+        tags.append(b"\x00\x08" + entry.previous_producer_id.to_bytes(8, signed=True))
+    if entry.next_producer_id != NO_PRODUCER_ID:
+        tags.append(b"\x01\x08" + entry.next_producer_id.to_bytes(8, signed=True))
+    if entry.client_transaction_version:
+        tags.append(b"\x02\x02" + entry.client_transaction_version.to_bytes(2))
+    if entry.last_producer_epoch != NO_PRODUCER_EPOCH:
+        tags.append(_TAG_LAST_EPOCH + entry.last_producer_epoch.to_bytes(2))
+    times = _VALUE_TIMES.pack(entry.last_update_ms, entry.start_time_ms)
+    return b"".join((head, partitions, times, _SINGLE_BYTES[len(tags)], *tags))
+
+
+def _encode_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
+    is_small = len(partitions) <= _PARTITIONS_CACHED_MAX
+    return _encode_small_set(partitions) if is_small else _encode_set(partitions)
+
+
+def _encode_set(partitions: tuple[TopicPartition, ...]) -> bytes:
+    by_topic = _by_topic(partitions)
+    parts = [encode_uvarint(len(by_topic) + 1)]
+    for of_topic in by_topic:
+        name, ids = of_topic.topic.encode(), of_topic.partition_ids
+        parts += (encode_uvarint(len(name) + 1), name, encode_uvarint(len(ids) + 1), struct.pack(f">{len(ids)}i", *ids))
+        parts.append(b"\x00")
+    return b"".join(parts)
+
+
+_encode_small_set = lru_cache(maxsize=_SETS_CACHED_MAX)(_encode_set)
+"""Transactions of one program nearly always have the same partitions."""
 
 
 def decode_transaction_value(transactional_id: str, value: bytes) -> TransactionEntry:

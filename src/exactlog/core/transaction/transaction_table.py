@@ -43,15 +43,15 @@ class TransactionTable:
 
     def replay(self, record: AnyTransactionRecord) -> None:
         """Takes a record in."""
-        match record:
-            case TransactionRecord(transactional_id, entry):
-                self._take_out(transactional_id, entry)
-                if entry is not None:
-                    self._put(entry)
-            case UnknownRecord(key, value):
-                self._unknown.pop(key, None)
-                if value is not None:
-                    self._unknown[key] = value
+        if isinstance(record, TransactionRecord):
+            entry = record.entry
+            self._take_out(record.transactional_id, entry)
+            if entry is not None:
+                self._put(entry)
+            return
+        self._unknown.pop(record.key, None)
+        if record.value is not None:
+            self._unknown[record.key] = record.value
 
     def live_records(self) -> Iterator[AnyTransactionRecord]:
         """One record for each key that has a value: replayed, they give this table."""
