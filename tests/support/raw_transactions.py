@@ -52,6 +52,10 @@ class TransactionalProducer:
         self.producer_id, self.epoch = producer_id, epoch
         return self
 
+    def skip_to(self, topic, index, *, sequence):
+        """Goes on in a partition with another sequence than the next one."""
+        self._sequences[topic.name, index] = sequence
+
     def init(self, *, version=5, keeps=False):
         """Asks for an id and an epoch, as who has none or (`keeps`) as who goes on; the error."""
         given = {"producer_id": self.producer_id, "producer_epoch": self.epoch} if keeps else {}

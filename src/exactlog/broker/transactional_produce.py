@@ -60,13 +60,18 @@ def writer_of(request: ProduceRequest, context: RequestContext, header: BatchHea
     """Whose transaction it is."""
     if request.transactional_id is None:
         raise InvariantError("a transactional batch without a transactional id was let pass")
-    version = context.broker.config.transaction_version
     return Writer(
         transactional_id=request.transactional_id,
         producer_id=ProducerId(header.producer_id),
         producer_epoch=header.producer_epoch,
-        may_add=context.api_version >= ADDS_PARTITIONS_SINCE and version >= EPOCHS_PER_TRANSACTION,
+        may_add=has_epoch_per_transaction(context),
     )
+
+
+def has_epoch_per_transaction(context: RequestContext) -> bool:
+    """Whether the producer names no partitions beforehand and begins anew with each transaction (KIP-890)."""
+    level = context.broker.config.transaction_version
+    return context.api_version >= ADDS_PARTITIONS_SINCE and level >= EPOCHS_PER_TRANSACTION
 
 
 def in_words_of_produce(error: ErrorCode, version: int) -> tuple[ErrorCode, str]:

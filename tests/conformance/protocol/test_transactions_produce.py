@@ -5,7 +5,7 @@ import pytest
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.protocol.messages.produce import ProduceRequest
 from tests.support.isolated_reader import COMMITTED, aborted_of, read_on, values
-from tests.support.raw_client import sequenced
+from tests.support.raw_client import batch_of, sequenced
 from tests.support.raw_transactions import ABORT, COMMIT, TransactionalProducer, produced
 
 
@@ -179,3 +179,13 @@ def test_a_batch_outside_the_transaction_of_its_producer_is_refused(raw, topic, 
     outside = raw.produce(topic, sequenced(producer.producer_id, 1, b"outside", epoch=producer.epoch))
 
     assert ErrorCode(outside.error_code) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_with_an_epoch_for_each_transaction_the_first_batch_that_is_seen_must_be_the_first(raw, topic, producer):
+    """A later one that overtakes it must not be kept (KIP-890); without, any first sequence is taken (KIP-360)."""
+    assert raw.produce(topic, batch_of(b"the log is not empty")).error_code == ErrorCode.NONE
+    producer.skip_to(topic, 0, sequence=5)
+
+    assert producer.produce((topic, 0, b"overtakes"), version=12) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    producer.add((topic, 0))
+    assert producer.produce((topic, 0, b"what came before is forgotten"), version=11) == [ErrorCode.NONE]

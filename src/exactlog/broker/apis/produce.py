@@ -24,7 +24,12 @@ from typing import assert_never
 from exactlog.broker.partition_lookup import find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
 from exactlog.broker.topic_registry import Stopped, Topic
-from exactlog.broker.transactional_produce import in_words_of_produce, refuse_transaction, writer_of
+from exactlog.broker.transactional_produce import (
+    has_epoch_per_transaction,
+    in_words_of_produce,
+    refuse_transaction,
+    writer_of,
+)
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.deltalog.append_terms import AppendTerms, Committed, Conflicted, PayloadDiffers, Superseded
 from exactlog.core.model.authorization import Operation, ResourceType
@@ -230,7 +235,14 @@ class _Produce:
         """
         assert isinstance(share.partition, PartitionLog)
         now_ms = self.context.broker.clock.now_ms()
-        self._await(share, share.partition, share.partition.append(header, records, now_ms=now_ms, is_verified=True))
+        outcome = share.partition.append(
+            header,
+            records,
+            now_ms=now_ms,
+            is_verified=True,
+            supports_epoch_bump=has_epoch_per_transaction(self.context),
+        )
+        self._await(share, share.partition, outcome)
 
     def end_wait_for_coordinator(self, share: _Share, error: ErrorCode) -> None:
         """What makes a share part of a transaction is committed, or never will be."""

@@ -3,8 +3,8 @@
 Does: writes the markers that end transactions into partitions, past the coordinator: for administrators who abort a
 transaction that hangs (KIP-664). Offsets of groups that are part of it count, or are dropped, from then on.
 Errors: CLUSTER_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION, TRANSACTION_COORDINATOR_FENCED (the partition has a
-marker of a newer coordinator), INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE,
-COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.
+marker of a newer coordinator), INVALID_PRODUCER_EPOCH, INVALID_REQUEST (no producer id or no epoch),
+KAFKA_STORAGE_ERROR, LEADER_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.
 Versions: 2 the transaction version: from 2 on a marker has an epoch above its transaction's (KIP-1228).
 """
 
@@ -42,6 +42,9 @@ async def handle(request: WriteTxnMarkersRequest, context: RequestContext) -> Wr
     await writer.make_ready([partition for _, partition in places])
     slots = Gathering(len(places), context, lambda outcomes: _respond(request, outcomes)).slots
     for (marker, partition), slot in zip(places, slots, strict=True):
+        if marker.producer_id < 0 or marker.producer_epoch < 0:
+            slot.fail(ErrorCode.INVALID_REQUEST)
+            continue
         writer.append(
             partition,
             TransactionMarker(is_commit=marker.transaction_result, coordinator_epoch=marker.coordinator_epoch),
@@ -60,22 +63,28 @@ def _may_write(context: RequestContext) -> bool:
 
 
 def _respond(request: WriteTxnMarkersRequest, outcomes: Sequence[Struct | ErrorCode]) -> WriteTxnMarkersResponse:
+    """One result for each producer, as Apache Kafka gives: who asks takes them for a map."""
     errors = iter([outcome if isinstance(outcome, ErrorCode) else ErrorCode.NONE for outcome in outcomes])
+    results: dict[int, dict[str, dict[int, ErrorCode]]] = {}
+    for marker in request.markers:
+        for topic in marker.topics:
+            for index in topic.partition_indexes:
+                results.setdefault(marker.producer_id, {}).setdefault(topic.name, {})[index] = next(errors)
     return WriteTxnMarkersResponse(
         markers=tuple(
             WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
+                producer_id=producer_id,
                 topics=tuple(
                     WritableTxnMarkerTopicResult(
-                        name=topic.name,
+                        name=topic,
                         partitions=tuple(
-                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=next(errors))
-                            for index in topic.partition_indexes
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
+                            for index, error in of_topic.items()
                         ),
                     )
-                    for topic in marker.topics
+                    for topic, of_topic in of_producer.items()
                 ),
             )
-            for marker in request.markers
+            for producer_id, of_producer in results.items()
         )
     )

@@ -101,9 +101,8 @@ def _repeat(request: EndRequest, entry: TransactionEntry) -> EndAnswer:
         if entry.state.is_prepared:
             return _CONCURRENT
         return EndAnswer(producer_id=entry.producer_id, producer_epoch=entry.producer_epoch)
-    if entry.state is TransactionState.COMPLETE_ABORT:
-        return _FENCED  # KAFKA-20785: the coordinator may have aborted it, as one that timed out
-    return _INVALID_STATE
+    # KAFKA-20785: where it was aborted the coordinator may have done that, because the transaction timed out.
+    return _FENCED if request.is_commit else _INVALID_STATE
 
 
 def _is_outcome(request: EndRequest, entry: TransactionEntry) -> bool:
