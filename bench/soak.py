@@ -1,7 +1,9 @@
 """Half an hour of steady load: memory, descriptors and latency stay where they were after the first minutes.
 
-Every round opens new connections, writes at a steady rate and reads as much again. The medians of the last third of
-the rounds are held against those of the middle third; the first third is warm-up. Ends with `SOAK OK {json}`.
+Every round opens new connections, writes at a steady rate and reads as much again; beside it, producers run
+transactions over several partitions with offsets of groups, some of which abort, and a reader of committed records
+reads them. The medians of the last third of the rounds are held against those of the middle third; the first third is
+warm-up. Ends with `SOAK OK {json}`.
 """
 
 import argparse
@@ -10,6 +12,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +24,18 @@ ROUND_SECONDS = 30
 RECORDS_PER_SECOND = 2_000
 VALUE_BYTES = 100
 RECORDS_PER_ROUND = ROUND_SECONDS * RECORDS_PER_SECOND
+
+TRANSACTIONS_PER_SECOND = 100
+TRANSACTIONS_PER_ROUND = ROUND_SECONDS * TRANSACTIONS_PER_SECOND
+TRANSACTIONAL_PRODUCERS = 20
+PARTITIONS_PER_TRANSACTION = 3
+ABORTED_PERCENT = 20
+COMMITTED_RECORDS_READ = TRANSACTIONS_PER_ROUND * PARTITIONS_PER_TRANSACTION // 2
+"""Of those that a round commits: the aborted ones between them are stepped over."""
+
+VALUES = ("-size", str(VALUE_BYTES))
+RECORDS = ("-topic", "soak", "-n", str(RECORDS_PER_ROUND))
+COMMITTED = ("-topic", "soak-transactions", "-n", str(COMMITTED_RECORDS_READ), "-isolation", "committed")
 
 RESIDENT_GROWTH_MAX = 1.10
 RESIDENT_GROWTH_MB_ALLOWED = 5  # below this, growth is noise
@@ -34,6 +49,7 @@ class Round(NamedTuple):
     resident_mb: float
     descriptors: int
     p99_ms: float
+    commit_p99_ms: float
 
 
 def main() -> int:
@@ -61,23 +77,37 @@ def main() -> int:
 
 
 def one_round(loadgen: Path, system: System) -> Round:
-    """Write at a steady rate, read as much, look."""
-    written = run_load(loadgen, system, "produce", "-rate", str(RECORDS_PER_SECOND), "-size", str(VALUE_BYTES))
-    run_load(loadgen, system, "consume")
+    """Write at a steady rate, in transactions and without; read as much; look."""
+    with ThreadPoolExecutor(1) as beside:
+        transactions = beside.submit(run_transactions, loadgen, system)
+        written = run_load(loadgen, system, "produce", *RECORDS, "-rate", str(RECORDS_PER_SECOND), *VALUES)
+        ended = transactions.result()
+    run_load(loadgen, system, "consume", *RECORDS)
+    run_load(loadgen, system, "consume", *COMMITTED)
     descriptors = len(list(Path(f"/proc/{system.pid}/fd").iterdir()))
-    return Round(resident(system), descriptors, float(written["p99_ms"]))
+    return Round(resident(system), descriptors, float(written["p99_ms"]), float(ended["commit_p99_ms"]))
+
+
+def run_transactions(loadgen: Path, system: System) -> dict[str, Any]:
+    """The transactions of a round: always of the same producers and groups, as a broker remembers them."""
+    load = ("-n", str(TRANSACTIONS_PER_ROUND), "-rate", str(TRANSACTIONS_PER_SECOND), *VALUES)
+    each = ("-per", str(PARTITIONS_PER_TRANSACTION), "-touch", str(PARTITIONS_PER_TRANSACTION))
+    who = ("-conc", str(TRANSACTIONAL_PRODUCERS), "-prefix", "soak", "-group", "soak", "-raw", "-tv2")
+    where = ("-topic", "soak-transactions", "-partitions", str(2 * PARTITIONS_PER_TRANSACTION))
+    return run_load(loadgen, system, "txn", *where, *who, *load, *each, "-abort", str(ABORTED_PERCENT))
 
 
 def run_load(loadgen: Path, system: System, verb: str, *options: str) -> dict[str, Any]:
-    """One run of the load generator over the records of a round.
+    """One run of the load generator.
 
     Raises:
-        RuntimeError: a record was lost or refused.
+        RuntimeError: a record or a transaction was lost or refused.
     """
-    command = [str(loadgen), verb, "-broker", system.address, "-topic", "soak", "-n", str(RECORDS_PER_ROUND), *options]
+    command = [str(loadgen), verb, "-broker", system.address, *options]
     result = subprocess.run(command, capture_output=True, check=True, text=True)
     outcome: dict[str, Any] = json.loads(result.stdout)
-    if outcome["errors"] or outcome["records"] < RECORDS_PER_ROUND:
+    wanted = int(options[options.index("-n") + 1])
+    if outcome["errors"] or outcome["ops" if verb == "txn" else "records"] < wanted:
         raise RuntimeError(f"{verb}: {result.stdout}")
     return outcome
 
@@ -94,12 +124,15 @@ def judge(rounds: Sequence[Round]) -> list[str]:
         complaints.append(f"open descriptors grew from {middle.descriptors} to {last.descriptors}")
     if last.p99_ms > middle.p99_ms * P99_GROWTH_MAX:
         complaints.append(f"the P99 of a write grew from {middle.p99_ms:.1f} to {last.p99_ms:.1f} ms")
+    if last.commit_p99_ms > middle.commit_p99_ms * P99_GROWTH_MAX:
+        complaints.append(f"the P99 of a commit grew from {middle.commit_p99_ms:.1f} to {last.commit_p99_ms:.1f} ms")
     return complaints
 
 
 def describe(seen: Round) -> str:
     """For the line of a round."""
-    return f"{seen.resident_mb:.1f} MB resident, {seen.descriptors} descriptors, P99 {seen.p99_ms:.1f} ms"
+    latencies = f"P99 of a write {seen.p99_ms:.1f} ms, of a commit {seen.commit_p99_ms:.1f} ms"
+    return f"{seen.resident_mb:.1f} MB resident, {seen.descriptors} descriptors, {latencies}"
 
 
 def _medians(rounds: Sequence[Round]) -> Round:

@@ -300,13 +300,13 @@ def state_of(partition):
     return (
         partition.table.freeze(),
         partition.committed.producers.snapshot(),
-        partition.last_stable_offset,
-        partition.committed.aborted_transactions(partition.log_start_offset, partition.high_watermark),
         [
             (segment.name, segment.base_offset, segment.next_offset, segment.size, segment.max_timestamp)
             for segment in partition.segments
         ],
         partition.high_watermark,
+        partition.last_stable_offset,
+        partition.committed.aborted_transactions(partition.log_start_offset, partition.high_watermark),
     )
 
 

@@ -1,12 +1,18 @@
 """Transactional producers of three Python clients, with one face. Whatever a client raises means: refused."""
 
 import asyncio
+import contextlib
 import threading
+import time
+import warnings
 
 import aiokafka
 import confluent_kafka
-import kafka
-from kafka.structs import OffsetAndMetadata, TopicPartition
+
+with warnings.catch_warnings():
+    warnings.filterwarnings("ignore", "(read|open)_text is deprecated", DeprecationWarning)  # on 3.11
+    import kafka
+    from kafka.structs import OffsetAndMetadata, TopicPartition
 
 PATIENCE_S = 20
 TIMEOUT_MS = 30_000
@@ -87,7 +93,12 @@ class KafkaPythonTransactions:
 
     def close(self):
         """Goes away."""
-        self._producer.close(timeout=0)
+        sender = self._producer._sender
+        try:
+            self._producer.close(timeout=0)
+        finally:
+            sender.force_close()
+            sender.join(PATIENCE_S)  # it closes the connections
 
 
 class AiokafkaTransactions:
@@ -136,15 +147,48 @@ class AiokafkaTransactions:
             self._loop.close()
 
 
-CLIENTS = {
-    "confluent-kafka": ConfluentTransactions,
-    "kafka-python": KafkaPythonTransactions,
-    "aiokafka": AiokafkaTransactions,
-}
-
-
 def consume(address, topic, *, isolation_level="read_committed", partitions=1):
     """All values of a topic up to where such a reader may read now, by partition."""
+    found = [[] for _ in range(partitions)]
+    with _reader(address, isolation_level) as consumer:
+        consumer.assign(_places(topic, partitions))
+        at_end = set()
+        while len(at_end) < partitions:
+            message = consumer.poll(PATIENCE_S)
+            assert message is not None, "nothing came"
+            if message.error() is not None:
+                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
+                at_end.add(message.partition())
+            else:
+                found[message.partition()].append(message.value())
+    return found
+
+
+def consume_decided(address, topic, *, partitions=1):
+    """All values of a topic that count, by partition, once every transaction in it has ended."""
+    wait_for_stable_ends(address, topic, partitions=partitions, are_ends=True)
+    return consume(address, topic, partitions=partitions)
+
+
+def wait_for_stable_ends(address, topic, *, partitions=1, are_ends):
+    """Waits until all partitions are stable up to their ends, or (`are_ends` false) until one is not."""
+    deadline = time.monotonic() + PATIENCE_S
+    with _reader(address, "read_committed") as stable, _reader(address, "read_uncommitted") as all_there_is:
+
+        def ends(reader):
+            return [reader.get_watermark_offsets(place, PATIENCE_S)[1] for place in _places(topic, partitions)]
+
+        while (ends(stable) == ends(all_there_is)) is not are_ends:
+            assert time.monotonic() < deadline, f"transactions in {topic} do not " + ("end" if are_ends else "begin")
+            time.sleep(0.02)
+
+
+def _places(topic, partitions):
+    return [confluent_kafka.TopicPartition(topic, index, 0) for index in range(partitions)]
+
+
+@contextlib.contextmanager
+def _reader(address, isolation_level):
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": address,
@@ -155,21 +199,10 @@ def consume(address, topic, *, isolation_level="read_committed", partitions=1):
             "log_level": 0,
         }
     )
-    found = [[] for _ in range(partitions)]
     try:
-        consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in range(partitions)])
-        at_end = set()
-        while len(at_end) < partitions:
-            message = consumer.poll(PATIENCE_S)
-            assert message is not None, "nothing came"
-            if message.error() is not None:
-                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
-                at_end.add(message.partition())
-            else:
-                found[message.partition()].append(message.value())
+        yield consumer
     finally:
         consumer.close()
-    return found
 
 
 def committed_offset(address, topic, partition, group):

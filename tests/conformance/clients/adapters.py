@@ -25,6 +25,7 @@ FEATURES = frozenset(
         "commit", "committed", "metadata", "consume_in_group", "alter_group_offsets", "delete_group_offsets",
         "groups", "group states", "describe_group", "delete_group",
         "member", "static member", "cooperative", "client_apis",
+        "transactions", "read committed", "copy",
     }
 )  # fmt: skip
 """All that cases may need."""
@@ -36,12 +37,14 @@ class Client(NamedTuple):
     Attributes:
         open: makes an adapter for a broker's address; what has `close()` is closed after use.
         member_command: the command that becomes a member of a group; the membership in JSON is to follow.
+        copy_command: the command that copies a topic in transactions; how, in JSON, is to follow.
         cannot: what the client itself does not offer, and why.
         is_peer: whether it needs tools besides Python.
     """
 
     open: Callable[[str], Any]
     member_command: Callable[[str], list[str]]
+    copy_command: Callable[[str], list[str]]
     cannot: Mapping[str, str]
     is_peer: bool = False
 
@@ -57,6 +60,7 @@ def _java(version):
     return {
         "open": lambda bootstrap_servers: ClientProgram(command(bootstrap_servers)),
         "member_command": lambda bootstrap_servers: [*command(bootstrap_servers), "member"],
+        "copy_command": lambda bootstrap_servers: [*command(bootstrap_servers), "copy"],
         "is_peer": True,
     }
 
@@ -69,6 +73,7 @@ def _go(library):
     return {
         "open": lambda bootstrap_servers: ClientProgram(command(bootstrap_servers)),
         "member_command": lambda bootstrap_servers: [*command(bootstrap_servers), "member"],
+        "copy_command": lambda bootstrap_servers: [*command(bootstrap_servers), "copy"],
         "is_peer": True,
     }
 
@@ -79,6 +84,7 @@ CLIENTS: Mapping[str, Client] = {
     "confluent-kafka": Client(
         ConfluentKafka,
         _python("python_member", "confluent-kafka"),
+        _python("python_copier", "confluent-kafka"),
         cannot={
             "tiers": "librdkafka has no specifications for tiered logs",
             "log_sizes": "librdkafka has no DescribeLogDirs",
@@ -88,10 +94,16 @@ CLIENTS: Mapping[str, Client] = {
         }
         | NO_API_TABLE,
     ),
-    "kafka-python": Client(KafkaPython, _python("python_member", "kafka-python"), cannot=NO_API_TABLE),
+    "kafka-python": Client(
+        KafkaPython,
+        _python("python_member", "kafka-python"),
+        _python("python_copier", "kafka-python"),
+        cannot=NO_API_TABLE,
+    ),
     "aiokafka": Client(
         Aiokafka,
         _python("python_member", "aiokafka"),
+        _python("python_copier", "aiokafka"),
         cannot={
             "list_offset": "its administration has no ListOffsets",
             "tiers": "it cannot list_offset at all",
@@ -123,12 +135,15 @@ CLIENTS: Mapping[str, Client] = {
             "group states": "its ListGroups is too old to tell states",
             "static member": "its ConsumerGroup has no group instance id",
             "cooperative": "its ConsumerGroup is eager",
+            "read committed": "its Reader hands out aborted records, and markers too",
+            "copy": "it has no transactional producer",
         }
         | NO_API_TABLE,
     ),
     "kcat": Client(
         lambda bootstrap_servers: None,
         _python("kcat_member"),
+        lambda bootstrap_servers: [],
         cannot=dict.fromkeys(
             FEATURES - {"member", "static member", "cooperative"},
             "a command line; what it does besides membership has cases of its own",

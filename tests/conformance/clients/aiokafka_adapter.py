@@ -8,7 +8,16 @@ import aiokafka.admin
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from tests.conformance.clients.face import BYTES_MAX, PATIENCE_S, GroupDescription, Received, Refused, nothing
+from tests.conformance.clients.face import (
+    BYTES_MAX,
+    PATIENCE_S,
+    TRANSACTION_TIMEOUT_MS,
+    GroupDescription,
+    Received,
+    Refused,
+    nothing,
+)
+from tests.support.transactional_clients import AiokafkaTransactions
 
 
 def check(error_code, message=None):
@@ -60,14 +69,14 @@ class Aiokafka:
             stored = [await asyncio.wait_for(future, PATIENCE_S) for future in sent]
             return [getattr(record, "offset", -1) for record in stored]
 
-    def consume(self, topic, start, count, *, partition=0):
+    def consume(self, topic, start, count, *, partition=0, isolation="read_uncommitted"):
         async def consume_from(consumer):
             assigned = TopicPartition(topic, partition)
             consumer.assign([assigned])
             consumer.seek(assigned, start)
             return await _take(consumer, count)
 
-        return asyncio.run(self._with_consumer(consume_from))
+        return asyncio.run(self._with_consumer(consume_from, isolation_level=isolation))
 
     def ends(self, topic, *, partition=0):
         async def find_ends(consumer):
@@ -94,6 +103,11 @@ class Aiokafka:
         async with aiokafka.AIOKafkaConsumer(**(settings | more)) as consumer:
             with refusals():
                 return await use(consumer)
+
+    # --- transactions -----------------------------------------------------------------------------------------
+
+    def transactional(self, transactional_id, *, timeout_ms=TRANSACTION_TIMEOUT_MS):
+        return AiokafkaTransactions(self._connection["bootstrap_servers"], transactional_id, timeout_ms=timeout_ms)
 
     # --- topics -----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,16 @@ import time
 import confluent_kafka as confluent
 from confluent_kafka import ConsumerGroupTopicPartitions, admin
 
-from tests.conformance.clients.face import BYTES_MAX, PATIENCE_S, GroupDescription, Received, Refused, nothing
+from tests.conformance.clients.face import (
+    BYTES_MAX,
+    PATIENCE_S,
+    TRANSACTION_TIMEOUT_MS,
+    GroupDescription,
+    Received,
+    Refused,
+    nothing,
+)
+from tests.support.transactional_clients import ConfluentTransactions
 
 SPECS = {
     "earliest": admin.OffsetSpec.earliest(),
@@ -90,8 +99,8 @@ class ConfluentKafka:
         assert producer.flush(PATIENCE_S) == 0, "not everything was delivered"
         return offsets
 
-    def consume(self, topic, start, count, *, partition=0):
-        with self._consumer() as consumer:
+    def consume(self, topic, start, count, *, partition=0, isolation="read_uncommitted"):
+        with self._consumer(isolation_level=isolation) as consumer:
             consumer.assign([confluent.TopicPartition(topic, partition, start)])
             return _take(consumer, count)
 
@@ -129,6 +138,11 @@ class ConfluentKafka:
             yield consumer
         finally:
             consumer.close()
+
+    # --- transactions -----------------------------------------------------------------------------------------
+
+    def transactional(self, transactional_id, *, timeout_ms=TRANSACTION_TIMEOUT_MS):
+        return ConfluentTransactions(self._connection["bootstrap.servers"], transactional_id, timeout_ms=timeout_ms)
 
     # --- topics -----------------------------------------------------------------------------------------------
 

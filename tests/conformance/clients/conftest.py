@@ -78,9 +78,55 @@ def client(open_clients, client_name, bootstrap_servers):
 
 
 @pytest.fixture
+def client_of_its_own(client_name):
+    """Opens the client for a broker that the case has started itself: ``with client_of_its_own(address) as client``."""
+
+    @contextlib.contextmanager
+    def opened(bootstrap_servers):
+        with skip_without_peer():
+            client = CLIENTS[client_name].open(bootstrap_servers)
+        try:
+            yield client
+        finally:
+            getattr(client, "close", lambda: None)()
+
+    return opened
+
+
+@pytest.fixture
+def refused_sockets_are_closed(monkeypatch):
+    """kafka-python leaves a socket open when it is refused; which test is blamed for it would be chance."""
+    socket_class = kafka.net.inet.KafkaNetSocket
+    sock_connect = socket_class.sock_connect
+
+    async def connect_or_close(self, net, sock, sockaddr, timeout_at=None):
+        try:
+            return await sock_connect(self, net, sock, sockaddr, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise
+
+    monkeypatch.setattr(socket_class, "sock_connect", connect_or_close)
+
+
+@pytest.fixture
 def control(open_clients, bootstrap_servers):
     """A client that makes what a case needs and looks at what came of it, where that is not what the case is about."""
     return open_clients("confluent-kafka", bootstrap_servers)
+
+
+@pytest.fixture
+def let_time_pass(request, broker_name):
+    """Moves the broker's clock, where it can be moved; Apache Kafka takes its time."""
+    return request.getfixturevalue("exactlog_broker").clock.advance_ms if broker_name == "exactlog" else lambda _: None
+
+
+@pytest.fixture
+def now_ms(request, broker_name):
+    """Reads the broker's clock: other tests may have moved it."""
+    if broker_name == "exactlog":
+        return request.getfixturevalue("exactlog_broker").clock.now_ms
+    return lambda: time.time_ns() // 1_000_000
 
 
 @pytest.fixture

@@ -15,6 +15,9 @@ SESSION_TIMEOUT_MS = 6_000
 """The shortest that Kafka allows by default."""
 
 
+TRANSACTION_TIMEOUT_MS = 30_000
+
+
 class Sent(NamedTuple):
     """A record to be produced."""
 
@@ -51,6 +54,18 @@ class Membership(NamedTuple):
     client_id: str
     assignor: str = "range"
     instance_id: str | None = None
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+
+
+class Copying(NamedTuple):
+    """How one topic is to be copied to another, in transactions of a few records that hold the group's offsets too."""
+
+    source: str
+    target: str
+    group: str
+    transactional_id: str
+    each: int = 10
+    timeout_ms: int = TRANSACTION_TIMEOUT_MS
     session_timeout_ms: int = SESSION_TIMEOUT_MS
 
 

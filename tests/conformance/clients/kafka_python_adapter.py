@@ -10,7 +10,16 @@ with warnings.catch_warnings():
     import kafka
     import kafka.admin
 
-from tests.conformance.clients.face import BYTES_MAX, PATIENCE_S, GroupDescription, Received, Refused, nothing
+from tests.conformance.clients.face import (
+    BYTES_MAX,
+    PATIENCE_S,
+    TRANSACTION_TIMEOUT_MS,
+    GroupDescription,
+    Received,
+    Refused,
+    nothing,
+)
+from tests.support.transactional_clients import KafkaPythonTransactions
 
 
 @contextlib.contextmanager
@@ -65,8 +74,8 @@ class KafkaPython:
             meanwhile()
             return [future.get(PATIENCE_S).offset for future in sent]
 
-    def consume(self, topic, start, count, *, partition=0):
-        with self._consumer() as consumer, refusals():
+    def consume(self, topic, start, count, *, partition=0, isolation="read_uncommitted"):
+        with self._consumer(isolation_level=isolation) as consumer, refusals():
             assigned = kafka.TopicPartition(topic, partition)
             consumer.assign([assigned])
             consumer.seek(assigned, start)
@@ -97,6 +106,11 @@ class KafkaPython:
             "max_partition_fetch_bytes": BYTES_MAX,
         }
         return contextlib.closing(kafka.KafkaConsumer(**(settings | more)))
+
+    # --- transactions -----------------------------------------------------------------------------------------
+
+    def transactional(self, transactional_id, *, timeout_ms=TRANSACTION_TIMEOUT_MS):
+        return KafkaPythonTransactions(self._connection["bootstrap_servers"], transactional_id, timeout_ms=timeout_ms)
 
     # --- topics -----------------------------------------------------------------------------------------------
 

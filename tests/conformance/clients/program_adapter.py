@@ -3,8 +3,9 @@
 import base64
 import json
 import subprocess
+import uuid
 
-from tests.conformance.clients.face import GroupDescription, Received, Refused, nothing
+from tests.conformance.clients.face import TRANSACTION_TIMEOUT_MS, GroupDescription, Received, Refused, nothing
 
 
 class ClientProgram:
@@ -55,8 +56,9 @@ class ClientProgram:
         self._say({})
         return self._answer()
 
-    def consume(self, topic, start, count, *, partition=0):
-        return _received(self._ask("consume", topic=topic, partition=partition, start=start, count=count))
+    def consume(self, topic, start, count, *, partition=0, isolation="read_uncommitted"):
+        asked = {"partition": partition, "start": start, "count": count, "isolation": isolation}
+        return _received(self._ask("consume", topic=topic, **asked))
 
     def ends(self, topic, *, partition=0):
         return tuple(self._ask("ends", topic=topic, partition=partition))
@@ -128,6 +130,11 @@ class ClientProgram:
     def delete_group(self, group):
         self._ask("delete_group", group=group)
 
+    # --- transactions -----------------------------------------------------------------------------------------
+
+    def transactional(self, transactional_id, *, timeout_ms=TRANSACTION_TIMEOUT_MS):
+        return _Transactional(self._ask, transactional_id, timeout_ms)
+
     # --- what only the Java program is asked ------------------------------------------------------------------
 
     def client_apis(self):
@@ -137,6 +144,33 @@ class ClientProgram:
     def attempt(self, api, topic):
         """Makes the call of the administration that stands for an API."""
         self._ask("attempt", call=api, topic=topic)
+
+
+class _Transactional:
+    """A transactional producer that the program keeps under a name."""
+
+    def __init__(self, ask, transactional_id, timeout_ms):
+        named = {"producer": uuid.uuid4().hex, "transactional_id": transactional_id}
+        self._ask = lambda op, **arguments: ask(f"txn_{op}", **named, **arguments)
+        self._ask("open", timeout_ms=timeout_ms)
+
+    def begin(self):
+        self._ask("begin")
+
+    def send(self, topic, partition, value):
+        self._ask("send", topic=topic, partition=partition, value=_text(value))
+
+    def send_offset(self, topic, partition, offset, group):
+        self._ask("send_offset", topic=topic, partition=partition, offset=offset, group=group)
+
+    def commit(self):
+        self._ask("commit")
+
+    def abort(self):
+        self._ask("abort")
+
+    def close(self):
+        self._ask("close")
 
 
 def _by_partition(found):

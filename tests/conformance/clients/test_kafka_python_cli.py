@@ -7,6 +7,12 @@ import sys
 
 import pytest
 
+from tests.conformance.clients.face import TRANSACTION_TIMEOUT_MS, Sent
+from tests.support.transactional_clients import consume, consume_decided
+
+ANY_AGE_MS = -(10**12)
+"""A transaction hangs from this age on: whatever the two clocks say."""
+
 
 @pytest.fixture
 def command(bootstrap_servers):
@@ -130,6 +136,49 @@ def test_the_cluster(admin, new_name, bootstrap_servers):
     assert admin(f"cluster broker-version --broker {broker['broker_id']}")
     producers = admin(f"transactions describe-producers -t {new_name} -p 0")
     assert producers[f"{new_name}:0"]["active_producers"] == []
+
+
+def test_a_transaction_that_hangs_is_found_and_aborted(admin, control, new_name, bootstrap_servers):
+    control.create_topic(new_name)
+    producer = control.transactional(new_name)
+    for value in (b"committed", b"open"):
+        producer.begin()
+        producer.send(new_name, 0, value)
+        if value == b"committed":
+            producer.commit()
+    control.produce(new_name, [Sent(b"behind")])
+
+    (listed,) = admin(f"transactions list --state Ongoing --id-pattern {new_name}").values()
+    assert [found["transactional_id"] for found in listed] == [new_name]
+    described = admin(f"transactions describe --transactional-id {new_name}")[new_name]
+    assert described["state"] == "Ongoing"
+    assert described["topic_partitions"] == [{"topic": new_name, "partition": 0}]
+    assert described["transaction_timeout_ms"] == TRANSACTION_TIMEOUT_MS
+
+    def hanging(options=""):
+        return [row for row in admin(f"transactions find-hanging {options}") if row["transactional_id"] == new_name]
+
+    assert hanging() == []
+    (found,) = hanging(f"--max-transaction-timeout-ms={ANY_AGE_MS}")
+    assert found["topic_partitions"] == [{"topic": new_name, "partition": 0}]
+
+    (state,) = admin(f"transactions describe-producers -t {new_name} -p 0")[f"{new_name}:0"]["active_producers"]
+    assert (state["producer_id"], state["producer_epoch"]) == (found["producer_id"], found["producer_epoch"])
+    assert state["current_transaction_start_offset"] == 2  # behind the first and its marker
+    assert consume(bootstrap_servers, new_name) == [[b"committed"]]
+    admin(
+        f"transactions abort -t {new_name} -p 0 --producer-id {found['producer_id']}"
+        f" --producer-epoch {found['producer_epoch']} --coordinator-epoch {state['coordinator_epoch']}"
+    )
+
+    assert consume_decided(bootstrap_servers, new_name) == [[b"committed", b"behind"]]
+    (state,) = admin(f"transactions describe-producers -t {new_name} -p 0")[f"{new_name}:0"]["active_producers"]
+    assert state["current_transaction_start_offset"] == -1
+    producer.close()
+
+
+def test_a_transactional_id_that_is_not_there(refusal, new_name):
+    assert refusal(f"transactions describe --transactional-id {new_name}") == 105
 
 
 @pytest.mark.only_exactlog  # it does not know all that Apache Kafka serves

@@ -8,6 +8,7 @@ import pytest
 from tests.conformance.clients.face import Sent
 from tests.peers.gate import skip_without_peer
 from tests.peers.kcat import kcat
+from tests.support.transactional_clients import wait_for_stable_ends
 
 pytestmark = pytest.mark.peer
 
@@ -109,3 +110,21 @@ def test_in_a_group_it_goes_on_where_it_stopped(run, control, filled):
     rest = run("-c", "6", *in_group)
 
     assert [int(value) for value in (first + rest).split()] == list(range(10))
+
+
+def test_what_it_produces_in_a_transaction_counts_and_it_passes_over_what_does_not(
+    run, control, new_name, bootstrap_servers
+):
+    control.create_topic(new_name)
+    producer = control.transactional(f"{new_name}-other")
+    producer.begin()
+    producer.send(new_name, 0, b"aborted")
+    producer.abort()
+
+    run("-P", "-t", new_name, "-X", f"transactional.id={new_name}", written="one\ntwo\n")
+
+    wait_for_stable_ends(bootstrap_servers, new_name, are_ends=True)
+    read = ("-C", "-t", new_name, "-p", "0", "-e", "-q", "-X")
+    assert run(*read, "isolation.level=read_committed").split() == ["one", "two"]
+    assert run(*read, "isolation.level=read_uncommitted").split() == ["aborted", "one", "two"]
+    producer.close()

@@ -82,9 +82,11 @@ class Mutator:
                 "too long": self._unknown + "x" * 250,
                 "forbidden": self._unknown + "/",
                 "not ascii": self._unknown + "å",
-            } | ({} if "group" in where else {"dots": ".."})
+            } | ({"dots": ".."} if "name" in where or "topic" in where else {})
         if where.endswith("timeout_ms"):  # whether a few milliseconds are enough is chance
             return {label: number for label, number in HOSTILE_VALUES[name].items() if number <= 0 or number > 7}
+        if where.endswith("producer_id"):  # small ones are those of other scenarios, or the very one
+            return {label: number for label, number in HOSTILE_VALUES[name].items() if number < 0 or number > 7}
         return HOSTILE_VALUES[name]
 
     def _of_array(self, element, items, where):

@@ -49,6 +49,7 @@ def _compiled(pattern):
     return re.compile(".*".join(re.escape(part) for part in pattern.split("*")), re.DOTALL)
 
 
+ABORTED_BEHIND = "the aborted transactions of a Fetch answer"
 AS_WRITTEN = "the value of a setting comes back as it was written"
 BYTES_BEHIND = "bytes behind a produced batch"
 CODEC = "an unknown compression codec"
@@ -59,18 +60,23 @@ CUT_BATCH = "the records of a Fetch answer may end in a part"
 FEATURES = "features of what exactlog does not have"
 FIRST_SEQUENCE = "an idempotent producer may begin"
 LOG_START = "INVALID_RECORD comes with the start of the log"
+MARKER_TIMES = "ListOffsets by time, and of the greatest time"
 LOGGERS = "loggers, client metrics and groups have configurations"
+LATE_COMMIT = "a commit that meets the abort"
 LATE = "CreateTopics, CreatePartitions and DeleteTopics give up"
 NAMED_TWICE = "what a request names twice"
+NEGATIVE_MARKER = "a marker of a negative producer id"
 NEGATIVE_EPOCH = "a produced batch with a producer id and a negative epoch"
-NOT_BUILT_TRANSACTIONAL_ID = "InitProducerId with a transactional id"
 OLD_VERSIONS = "the oldest request versions"
 OPERATION = "an unknown operation in IncrementalAlterConfigs"
 OTHER_SETTINGS = "settings of what exactlog does not have"
+OTHER_PROTOCOL = "EndTxn 5 after a transaction that ended"
 OWN_FEATURE = "ApiVersions lists the features that brokers agree on"
+PREPARED = "while the markers of a transaction are written"
 POLICY_TWICE = "`cleanup.policy=delete,delete` is taken"
 RECORD_ERRORS = "an answer of Produce names each record"
 SERVED_APIS = "APIs of what exactlog does not have"
+STABLE_START = "after DeleteRecords the last stable offset"
 RETENTION = "seven days as the default of retention"
 SYNONYMS = "the default of a topic's setting"
 UNKNOWN_VERSION = "ApiVersions in a version that nobody has"
@@ -114,6 +120,7 @@ PRODUCE = (
 
 FETCH = (
     _known("Fetch", CUT_BATCH, "with every limit", "*/records/cut", theirs="True", ours="missing"),
+    _known("Fetch", CUT_BATCH, "parts of transactions*", "*/records/cut", theirs="True", ours="missing"),
     _known("Fetch", CRASH, "*max_bytes -*", "1.Fetch/responses/*"),
     _known("Fetch", CRASH, "*max_bytes lowest", "1.Fetch/responses/*"),
     _known("Fetch", CRASH, "session_id *est", "1.Fetch/*"),
@@ -136,6 +143,29 @@ TOPICS = (
     _known("DescribeTopicPartitions", CRASH, "cursor.partition_index highest", "1.*/next_cursor", ours="None"),
 )
 
+TRANSACTIONS = (
+    *(
+        _known(api, PREPARED, "prepared to *", f"*.{api}/*error_code", theirs="51")
+        for api in ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit", "Produce")
+    ),
+    _known("EndTxn", LATE_COMMIT, "*", "*.EndTxn/error_code", theirs="48", ours="90", versions="5+"),
+    _known("EndTxn", OTHER_PROTOCOL, "committed 1, *", "1.EndTxn/*", versions="5+"),
+    _known("EndTxn", OTHER_PROTOCOL, "aborted 1, *", "1.EndTxn/*", versions="5+"),
+    _known("AddPartitionsToTxn", CRASH, "transactions empty", "1.AddPartitionsToTxn", theirs="no answer"),
+    _known("AddPartitionsToTxn", NAMED_TWICE, "*, its producer", "*/results_by_partition/2'", theirs="missing"),
+    _known("WriteTxnMarkers", CRASH, "*twice", "1.WriteTxnMarkers", theirs="no answer"),
+    _known("WriteTxnMarkers", NEGATIVE_MARKER, "markers[0].producer_id *", "1.*/error_code", ours="42"),
+    _known("WriteTxnMarkers", NEGATIVE_MARKER, "markers[0].producer_epoch *", "1.*/error_code", ours="42"),
+    _known("WriteTxnMarkers", NEGATIVE_MARKER, "*, an old epoch*", "1.*/error_code", theirs="-1", ours="42"),
+    _known("ListOffsets", MARKER_TIMES, "*by time", "*.ListOffsets/topics/~one/partitions/*"),
+    _known("ListOffsets", MARKER_TIMES, "*of the greatest time", "*.ListOffsets/topics/~one/partitions/*"),
+    _known("DeleteRecords", STABLE_START, "records of an open transaction deleted", "2.*/offset", theirs="0", ours="1"),
+    *(
+        _known("Fetch", ABORTED_BEHIND, scenario, "*/aborted_transactions/*", theirs="{*", ours="missing")
+        for scenario in ("*transactions that overlap", "records deleted from under transactions")
+    ),
+)
+
 REST = (
     _known("ApiVersions", SERVED_APIS, "*", "*/api_keys/*", ours="missing"),
     _known("ApiVersions", OLD_VERSIONS, "*", "*/api_keys/*/min_version"),
@@ -146,7 +176,6 @@ REST = (
     _known("ApiVersions", OWN_FEATURE, "*", "*/supported_features/exactlog.append", theirs="missing", versions="3+"),
     _known("FindCoordinator", WORDS, "*", "*/coordinators/*/error_message", theirs="", ours="<text>", versions="4+"),
     _known("JoinGroup", CRASH, "protocols twice", "1.JoinGroup", theirs="no answer", versions="0-3"),
-    _known("InitProducerId", NOT_BUILT_TRANSACTIONAL_ID, "transactional_id *", "1.InitProducerId/*"),
 )
 
 CONFIGS = (
@@ -169,5 +198,5 @@ CONFIGS = (
     _known("ListConfigResources", LOGGERS, "resource*", "*/config_resources/1*", versions="1+"),
 )
 
-KNOWN_DIFFERENCES = PRODUCE + FETCH + TOPICS + CONFIGS + REST
+KNOWN_DIFFERENCES = PRODUCE + FETCH + TOPICS + CONFIGS + TRANSACTIONS + REST
 """Each covers a difference that there is: one that covers nothing any more fails the test."""

@@ -7,22 +7,27 @@ every other value as it is. What is masked, and why:
     fetch session ids                       the same id in two places stays the same id
     host, port, cluster id                  the broker's own: another one would be seen
     leader epochs                           counted from the one a new topic has
+    epochs of transaction coordinators      counted from the one of this coordinator, in markers too
     append times, commit times              that of the answer, within an hour
     log directories, bytes of a disk        of the machine
     epoch of the finalized features         counts the records of a metadata log
     texts of errors, documentation          only whether there is one: the words are each broker's own
     topics and groups of other scenarios,   left out where nobody asked about them by name
     and internal ones
-    order of elements that have a name      the protocol promises none; what promises one is asked about by a scenario
+    order of elements that have a name,     the protocol promises none; what promises one is asked about by a scenario
+    of partitions of a transaction
 """
 
 import re
+import struct
 import time
 import uuid
 
 import msgspec
+from msgspec.structs import replace
 
 from exactlog.core.model.ids import ZERO_UUID
+from exactlog.core.protocol.messages.describe_transactions import TransactionTopic
 from exactlog.core.record.batch_format import iter_headers
 from exactlog.core.record.record_format import decode_records
 
@@ -31,17 +36,27 @@ UUID_AT_END = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$|[A-Za-z0-9
 
 ID_FIELDS = {"producer_id": "producer", "session_id": "session"}
 EPOCH_FIELDS = {"leader_epoch", "committed_leader_epoch", "partition_leader_epoch", "epoch"}
-TIME_FIELDS = {"log_append_time_ms", "last_timestamp", "max_timestamp", "base_timestamp", "timestamp", "timestamp_ms"}
+TIME_FIELDS = {
+    "log_append_time_ms",
+    "last_timestamp",
+    "max_timestamp",
+    "base_timestamp",
+    "timestamp",
+    "timestamp_ms",
+    "transaction_start_time_ms",
+}
 TEXT_FIELDS = {"error_message", "documentation", "batch_index_error_message"}
 MEMBER_FIELDS = {"member_id", "leader"}
 DISK_FIELDS = {"total_bytes", "usable_bytes"}
 
 NAMELESS = {"None", "", "no id"}
-NAME_FIELDS = ("name", "topic", "group_id", "resource_name")
+MARKER = struct.Struct(">hi")
+NAME_FIELDS = ("name", "topic", "group_id", "resource_name", "transactional_id")
 FOREIGN = re.compile(r"d[0-9a-f]{6}-|first-|__")
 
 # The first of these that a structure has names it among its siblings.
 KEY_FIELDS = (
+    "transactional_id",
     "resource_name",
     "group_id",
     "member_id",
@@ -68,12 +83,14 @@ class Normaliser:
     Args:
         own: values of the broker itself by field name: `host`, `port`, `cluster_id`.
         epoch: the leader epoch that a new topic has.
+        coordinator_epoch: what markers of transactions carry.
         prefix: what the names of the scenario begin with; with the number behind it, it becomes `~`.
     """
 
-    def __init__(self, *, own, epoch, prefix):
+    def __init__(self, *, own, epoch, prefix, coordinator_epoch=0):
         self._own = own
         self._epoch = epoch
+        self._coordinator_epoch = coordinator_epoch
         self._prefix = re.compile(re.escape(prefix) + "[0-9]+-")
         self._prefix_text = prefix
         self._own_name = self._prefix
@@ -101,6 +118,8 @@ class Normaliser:
         match value:
             case msgspec.Struct():
                 self._name_topic(value)
+                if isinstance(value, TransactionTopic):  # a set
+                    value = replace(value, partitions=tuple(sorted(value.partitions)))
                 return {name: self._tree(getattr(value, name), name) for name in value.__struct_fields__}
             case tuple() | list():
                 return self._array([self._tree(item, field) for item in value if not self._is_foreign(item)])
@@ -123,6 +142,8 @@ class Normaliser:
             self._symbols.setdefault(topic_id, f"id of {self._prefix.sub('~', name)}")
 
     def _is_foreign(self, item):
+        if isinstance(item, TransactionTopic):
+            return False
         name = next((getattr(item, field) for field in NAME_FIELDS if hasattr(item, field)), None)
         return bool(name and FOREIGN.match(name)) and name not in self._asked_about and not self._own_name.match(name)
 
@@ -166,6 +187,8 @@ class Normaliser:
             return self._symbol((field, value), "producer")
         if field in EPOCH_FIELDS and value >= 0:
             return f"epoch {value - self._epoch}"
+        if field == "coordinator_epoch" and value >= 0:
+            return f"coordinator epoch {value - self._coordinator_epoch}"
         if field in TIME_FIELDS and abs(value - time.time() * 1000) < HOUR_MS:
             return "<now>"
         if field in DISK_FIELDS and value > 0:
@@ -183,9 +206,16 @@ class Normaliser:
             batch = self._tree(header)
             del batch["crc"]
             records = decode_records(content, position, header=header)
+            if header.is_control:
+                records = [self._marker(record) for record in records]
             batch["records"] = {str(index): self._tree(record) for index, record in enumerate(records)}
             batches.append(batch)
         return self._array(batches) | ({"cut": True} if end != len(content) else {})
+
+    def _marker(self, record):
+        """A marker whose bytes have the coordinator's epoch as counted from this coordinator's."""
+        version, epoch = MARKER.unpack(record.value)
+        return replace(record, value=MARKER.pack(version, epoch - self._coordinator_epoch))
 
 
 def _texts(value):

@@ -14,9 +14,11 @@ from exactlog.core.protocol.messages.create_topics import CreatableTopic, Creata
 from exactlog.core.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from exactlog.core.protocol.messages.describe_cluster import DescribeClusterRequest
 from exactlog.core.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from exactlog.core.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersTopic
+from exactlog.core.protocol.messages.end_txn import EndTxnRequest
 from exactlog.core.protocol.messages.find_coordinator import FindCoordinatorRequest
 from exactlog.core.protocol.messages.heartbeat import HeartbeatRequest
-from exactlog.core.protocol.messages.init_producer_id import InitProducerIdRequest
+from exactlog.core.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from exactlog.core.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from exactlog.core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from exactlog.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -28,7 +30,15 @@ from exactlog.core.protocol.messages.offset_commit import (
 from exactlog.core.protocol.messages.produce import ProduceRequest
 from exactlog.core.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.conformance.differential.normal_form import Normaliser
-from tests.support.raw_client import ConnectionClosed, RawClient, Topic, fetch_request, frame, produce_request
+from tests.support.raw_client import (
+    ConnectionClosed,
+    RawClient,
+    Topic,
+    fetch_request,
+    frame,
+    produce_request,
+    sequenced,
+)
 
 CLOSED = "the connection is closed"
 NOT_ANSWERED = "no answer"
@@ -60,26 +70,39 @@ class Broker:
         name: what it is called in differences.
         versions: the lowest and highest version it serves, by API.
         epoch: the leader epoch that a new topic has.
+        coordinator_epoch: what the markers of transactions carry.
         own: values that belong to it, by field name.
+
+    Args:
+        hold_markers: `(peer, transaction)`: sees to it that the transaction that is open stays prepared once it is
+            ended; returns what lets it go.
+        kill_and_restart: brings it back after a crash.
     """
 
-    def __init__(self, name, port):
+    def __init__(self, name, port, *, hold_markers=None, kill_and_restart=None):
         self.name = name
         self.port = port
-        with RawClient(port) as client:
+        self.hold_markers = hold_markers
+        self.kill_and_restart = kill_and_restart
+        self.look()
+
+    def look(self):
+        """Finds out what is the broker's own; waits until all of it is there."""
+        with RawClient(self.port) as client:
             self.versions = {
                 api.api_key: (max(api.min_version, APIS[api.api_key].versions.lowest), api.max_version)
                 for api in client.ask(ApiVersionsRequest(), 0).api_keys
                 if api.api_key in APIS
             }
             cluster = client.ask(DescribeClusterRequest(), 0)
-            self.own = {"host": "127.0.0.1", "port": port, "cluster_id": cluster.cluster_id}
+            self.own = {"host": "127.0.0.1", "port": self.port, "cluster_id": cluster.cluster_id}
             self.epoch = 0
             topic = create_topics(client, [CreatableTopic(name=f"first-{uuid.uuid4().hex}", num_partitions=1)])[0]
             self.epoch = wait_for_leaders(client, [topic.name])[topic.name]
             for key_type in (0, 1):
                 wait_for_coordinator(client, key_type)
             wait_for_producer_ids(client)
+            self.coordinator_epoch = wait_for_marker(client, topic)
 
 
 class Peer:
@@ -96,14 +119,22 @@ class Peer:
         self._prefix = prefix
         self.part = ""
         self._parts = 0
+        self.state = ""
         self._about = (api_key, version)
         self._common_versions = common_versions
         self._client = None
         self._others = []
-        self._normaliser = Normaliser(own=broker.own, epoch=broker.epoch, prefix=prefix)
+        self._held = []
+        self._one_topic = None
+        self._normaliser = Normaliser(
+            own=broker.own, epoch=broker.epoch, coordinator_epoch=broker.coordinator_epoch, prefix=prefix
+        )
 
     def close(self):
-        """Ends the connections."""
+        """Lets go what is held, and ends the connections."""
+        for let_go in self._held:
+            let_go()
+        self._held.clear()
         for client in (*self._others, self._client):
             if client is not None:
                 client.close()
@@ -153,7 +184,12 @@ class Peer:
         """Begins a part of the scenario, with names of its own."""
         self.part = part
         self._parts += 1
+        self._one_topic = None
         self._normaliser.begin(self._parts)
+
+    def about(self, part):
+        """What is asked from now on is a part of its own; names and ids go on."""
+        self.part = part
 
     def take_down(self, label, form):
         """Adds to what is compared."""
@@ -200,6 +236,12 @@ class Peer:
         self._normaliser.name_id(topic.topic_id, f"id of ~{suffix}")
         return topic
 
+    def one_topic(self):
+        """The same topic of three partitions each time."""
+        if self._one_topic is None:
+            self._one_topic = self.topic("one", partitions=3)
+        return self._one_topic
+
     def produce(self, topic, records, *, partition=0):
         """Stores records, which must work."""
         (of_topic,) = self.quietly(produce_request(topic, records, partition=partition), 12).responses
@@ -244,8 +286,28 @@ class Peer:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
         answer = self.quietly(request, 4)
         assert answer.error_code == NO_ERROR, answer
-        self._normaliser.tree(answer)
+        self.name_producer(answer.producer_id)
         return answer.producer_id
+
+    def name_producer(self, producer_id):
+        """Numbers a producer id that a broker has made up, as if it had appeared."""
+        self._normaliser.tree(InitProducerIdResponse(producer_id=producer_id))
+
+    def hold_markers(self, transaction):
+        """Sees to it that a transaction, once it is ended, stays prepared until the end of the scenario."""
+        self._held.append(self.broker.hold_markers(self, transaction))
+
+    def kill_and_restart(self, topic):
+        """Crashes the broker; waits until a topic and the coordinators are there again."""
+        self._reconnect()
+        self.broker.kill_and_restart()
+        wait_for_leaders(self._connected(), [topic.name])
+        self.broker.look()
+
+    @property
+    def holds_markers(self):
+        """Whether transactions stay prepared."""
+        return bool(self._held)
 
     def joined(self, group, *, instance=None, protocols=("range",)):
         """Joins an empty group, as its leader; the answer."""
@@ -396,3 +458,33 @@ def wait_for_producer_ids(client):
     deadline = time.monotonic() + LEADER_WAIT_SECONDS
     while client.ask(request, 4).error_code == COORDINATOR_LOAD_IN_PROGRESS:
         assert time.monotonic() < deadline, "no producer ids"
+
+
+def wait_for_marker(client, topic):
+    """Ends a first transaction, and waits until its marker is in the topic.
+
+    Returns:
+        the epoch of the coordinator.
+    """
+    init = InitProducerIdRequest(transactional_id=topic.name, transaction_timeout_ms=60_000)
+    deadline = time.monotonic() + LEADER_WAIT_SECONDS
+    while (producer := client.ask(init, 4)).error_code != NO_ERROR:
+        assert time.monotonic() < deadline, producer
+    batch = sequenced(producer.producer_id, 0, b"first", epoch=producer.producer_epoch, is_transactional=True)
+    request = replace(produce_request(topic, batch), transactional_id=topic.name)
+    while (written := client.ask(request, 12).responses[0].partition_responses[0]).error_code != NO_ERROR:
+        assert time.monotonic() < deadline, written
+    end = EndTxnRequest(
+        transactional_id=topic.name,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        committed=True,
+    )
+    answer = client.ask(end, 5)
+    assert answer.error_code == NO_ERROR, answer
+    asked = DescribeProducersTopic(name=topic.name, partition_indexes=(0,))
+    while time.monotonic() < deadline:
+        (partition,) = client.ask(DescribeProducersRequest(topics=(asked,)), 0).topics[0].partitions
+        if (epoch := partition.active_producers[0].coordinator_epoch) >= 0:
+            return epoch
+    raise AssertionError("no marker")

@@ -21,12 +21,14 @@ class Scenario(NamedTuple):
         name: what it is about.
         versions: those it makes sense in.
         script: asks a broker.
+        is_one_of_many: whether only a share of its kind is in a usual run in the lowest version too.
     """
 
     api_key: ApiKey
     name: str
     versions: Versions
     script: Callable
+    is_one_of_many: bool = False
 
 
 HANDWRITTEN: dict[ApiKey, list[Scenario]] = defaultdict(list)

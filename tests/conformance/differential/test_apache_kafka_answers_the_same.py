@@ -8,27 +8,27 @@ import uuid
 import pytest
 
 from exactlog.broker.api_table import API_TABLE
+from exactlog.core.codec.wire_types import parse_versions
 from exactlog.core.protocol.api_keys import ApiKey
 from exactlog.testing import Broker as Exactlog
 from tests.conformance.differential.comparison import Comparison
+from tests.conformance.differential.held_markers import overtake_markers, stop_markers
 from tests.conformance.differential.known_differences import KNOWN_DIFFERENCES
 from tests.conformance.differential.peer import Broker, NotServedError
+from tests.conformance.differential.scenario import Scenario
 from tests.conformance.differential.scenarios import planned
+from tests.conformance.differential.scenarios_of_transactional_reading import after_a_crash
 from tests.conformance.differential.valid import VALID
 from tests.peers import PROJECT
 from tests.peers.apache_kafka import ApacheKafka, kafka_jars
 from tests.peers.gate import skip_without_peer
 
-NEED_TRANSACTIONS = {
-    ApiKey.ADD_PARTITIONS_TO_TXN,
-    ApiKey.ADD_OFFSETS_TO_TXN,
-    ApiKey.END_TXN,
-    ApiKey.WRITE_TXN_MARKERS,
-    ApiKey.TXN_OFFSET_COMMIT,
-    ApiKey.DESCRIBE_TRANSACTIONS,
-    ApiKey.LIST_TRANSACTIONS,
+OUR_SETTINGS = {"offsets.topic.num.partitions": 3, "check_interval_ms": 100, "min_timeout_ms": 1}
+THEIR_SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
-"""APIs that nothing is asked about while there are no transactions."""
+"""Groups are in the same partitions; a transaction that takes too long is aborted soon."""
 
 SHOWN_MAX = 60
 
@@ -39,10 +39,23 @@ def comparison(tmp_path_factory):
     with skip_without_peer():
         kafka_jars()
     directory = tmp_path_factory.mktemp("differential")
-    with ApacheKafka() as apache_kafka, Exactlog(config={"data.dir": str(directory)}) as exactlog:
+    with (
+        ApacheKafka(properties=THEIR_SETTINGS) as apache_kafka,
+        Exactlog(config={"data.dir": str(directory), **OUR_SETTINGS}) as exactlog,
+    ):
         yield Comparison(
-            ours=Broker("exactlog", exactlog.port),
-            theirs=Broker("Apache Kafka", apache_kafka.port),
+            ours=Broker(
+                "exactlog",
+                exactlog.port,
+                hold_markers=stop_markers,
+                kill_and_restart=lambda: _kill_and_restart(exactlog),
+            ),
+            theirs=Broker(
+                "Apache Kafka",
+                apache_kafka.port,
+                hold_markers=overtake_markers,
+                kill_and_restart=apache_kafka.kill_and_restart,
+            ),
             run=uuid.uuid4().hex[:6],
         )
 
@@ -63,7 +76,7 @@ def test_answers_are_the_same_or_known_to_differ(comparison, api_key, request):
 
 
 def test_every_api_that_is_served_is_asked():
-    assert set(API_TABLE) - set(VALID) <= NEED_TRANSACTIONS
+    assert set(API_TABLE) <= set(VALID)
 
 
 def test_every_known_difference_has_its_row_on_the_page():
@@ -71,6 +84,20 @@ def test_every_known_difference_has_its_row_on_the_page():
     rows = [line.removeprefix("| ") for line in page.splitlines() if line.startswith("| ")]
 
     assert [known for known in KNOWN_DIFFERENCES if not any(row.startswith(known.row) for row in rows)] == []
+
+
+@pytest.mark.peer
+def test_after_a_crash_both_go_on_in_the_same_way(comparison):
+    crash = Scenario(ApiKey.END_TXN, "after a crash", parse_versions("5+"), after_a_crash)
+
+    differences = comparison.differences(crash, comparison.versions_of(crash)[-1])
+
+    assert not differences, _told(differences)
+
+
+def _kill_and_restart(exactlog):
+    exactlog.kill()
+    exactlog.restart()
 
 
 def _stale(api, differences):

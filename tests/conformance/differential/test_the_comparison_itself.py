@@ -38,7 +38,7 @@ class FakeBroker:
     """Stands for a broker that a scenario's script asks."""
 
     own = MappingProxyType({})
-    epoch = 0
+    epoch = coordinator_epoch = 0
 
     def __init__(self, form):
         self.name = "fake"

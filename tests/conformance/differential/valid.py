@@ -33,6 +33,7 @@ from exactlog.core.protocol.messages.leave_group import LeaveGroupRequest, Membe
 from exactlog.core.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from exactlog.core.protocol.messages.list_groups import ListGroupsRequest
 from exactlog.core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from exactlog.core.protocol.messages.list_transactions import ListTransactionsRequest
 from exactlog.core.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from exactlog.core.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -56,6 +57,7 @@ from exactlog.core.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from exactlog.core.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.conformance.differential.transaction import ABORT, Transaction, markers_request
 from tests.support.raw_client import batch_of, fetch_request, produce_request, sequenced
 
 VALID = {}
@@ -299,4 +301,44 @@ def describe_topic_partitions(peer):
         topics=(DescribeTopicPartitionsTopic(name=topic.name),),
         response_partition_limit=2,
         cursor=Cursor(topic_name=topic.name, partition_index=0),
+    )
+
+
+@valid(ApiKey.ADD_PARTITIONS_TO_TXN)
+def add_partitions_to_txn(peer):
+    return Transaction(peer).init().add_request(0, 1, version=peer.version)
+
+
+@valid(ApiKey.ADD_OFFSETS_TO_TXN)
+def add_offsets_to_txn(peer):
+    return Transaction(peer).init().add_offsets_request(peer.name("group"))
+
+
+@valid(ApiKey.END_TXN, fresh=True)
+def end_txn(peer):
+    return Transaction(peer).init().write(b"a").end_request()
+
+
+@valid(ApiKey.WRITE_TXN_MARKERS)
+def write_txn_markers(peer):
+    transaction = Transaction(peer).init().write(b"a")
+    return markers_request(transaction.marker(ABORT, 0))
+
+
+@valid(ApiKey.TXN_OFFSET_COMMIT)
+def txn_offset_commit(peer):
+    transaction, group = Transaction(peer).init(), peer.name("group")
+    return transaction.add_offsets(group).offsets_request(group, (0, 3))
+
+
+@valid(ApiKey.DESCRIBE_TRANSACTIONS)
+def describe_transactions(peer):
+    return Transaction(peer).init().write(b"a").describe_request()
+
+
+@valid(ApiKey.LIST_TRANSACTIONS)
+def list_transactions(peer):
+    transaction = Transaction(peer).init().write(b"a")
+    return ListTransactionsRequest(
+        state_filters=("Ongoing",), producer_id_filters=(transaction.identity.producer_id,), duration_filter=0
     )

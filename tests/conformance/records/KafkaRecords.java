@@ -19,6 +19,7 @@ import org.apache.kafka.common.record.internal.RecordBatch;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.storage.internals.log.AppendOrigin;
 import org.apache.kafka.storage.internals.log.BatchMetadata;
+import org.apache.kafka.storage.internals.log.CompletedTxn;
 import org.apache.kafka.storage.internals.log.ProducerAppendInfo;
 import org.apache.kafka.storage.internals.log.ProducerStateEntry;
 import org.apache.kafka.storage.internals.log.ProducerStateManager;
@@ -109,13 +110,17 @@ public class KafkaRecords {
         }
     }
 
-    /** Append batches to a log of no segments: what is decided on each, and what is known of the producers after all. */
+    /**
+     * Append batches to a log of no segments: what is decided on each, which transactions ended and where the last stable
+     * offset was then, and what is known of the producers after all.
+     */
     private static Object append(JsonNode batches) throws Exception {
         File folder = Files.createTempDirectory("producers").toFile(); // stays empty
         ProducerStateManager states = new ProducerStateManager(
             new TopicPartition("topic", 0), folder, 900_000, new ProducerStateManagerConfig(86_400_000, true), Time.SYSTEM);
         Files.delete(folder.toPath());
         List<Object> decisions = new ArrayList<>();
+        List<Object> transactions = new ArrayList<>();
         long endOffset = 0;
         for (JsonNode element : batches) {
             MutableRecordBatch batch = write(element, endOffset).batches().iterator().next();
@@ -127,8 +132,15 @@ public class KafkaRecords {
             try {
                 AppendOrigin origin = batch.isControlBatch() ? AppendOrigin.COORDINATOR : AppendOrigin.CLIENT;
                 ProducerAppendInfo update = states.prepareUpdate(batch.producerId(), origin);
-                update.append(batch, Optional.empty(), (short) 1).ifPresent(ended -> { });
+                short transactionVersion = (short) element.path("transaction_version").asInt(1);
+                Optional<CompletedTxn> ended = update.append(batch, Optional.empty(), transactionVersion);
                 states.update(update);
+                if (ended.isPresent()) {
+                    CompletedTxn txn = ended.get();
+                    transactions.add(list(
+                        txn.producerId(), txn.firstOffset(), txn.lastOffset(), states.lastStableOffset(txn), txn.isAborted()));
+                    states.completeTxn(txn);
+                }
                 endOffset = batch.nextOffset();
                 decisions.add("fresh");
             } catch (ApiException error) {
@@ -137,7 +149,7 @@ public class KafkaRecords {
         }
         Map<Long, Object> entries = new LinkedHashMap<>();
         states.activeProducers().forEach((producerId, entry) -> entries.put(producerId, describe(entry)));
-        return Map.of("decisions", decisions, "producers", entries);
+        return Map.of("decisions", decisions, "transactions", transactions, "producers", entries);
     }
 
     @SuppressWarnings("unchecked")

@@ -1,4 +1,4 @@
-"""Apache Kafka's own code reads our batches, we read its, and both decide alike on what idempotent producers send."""
+"""Apache Kafka's own code reads our batches, we read its, and both decide alike on producers' batches and markers."""
 
 import json
 import random
@@ -159,6 +159,7 @@ def script(choice):
                     "producer_epoch": max(epochs[producer_id], 0),
                     "marker": choice.choice(["COMMIT", "ABORT"]),
                     "coordinator_epoch": choice.randint(0, 2),
+                    "transaction_version": choice.randint(0, 2),
                     "timestamp": FIRST_MS + number,
                 }
             )
@@ -201,20 +202,26 @@ def described(entry: ProducerEntry):
     return [entry.producer_epoch, entry.coordinator_epoch, entry.last_timestamp, batches, entry.txn_start_offset]
 
 
-def decide_and_replay(sent, kafkas_decisions):
-    """Our decisions, and our state after all; of markers, whose fencing is the coordinator's, take what Kafka took."""
-    states, decisions, next_offset = ProducerStates(), [], 0
-    for element, kafkas in zip(sent, kafkas_decisions, strict=True):
+def decide_and_replay(sent):
+    """Our decisions, the transactions that were aborted, and our state after all."""
+    states, decisions, aborted, next_offset = ProducerStates(), [], [], 0
+    for element in sent:
         producer = {"producer_id": element["producer_id"], "producer_epoch": element["producer_epoch"]}
         if "marker" in element:
             marker = TransactionMarker(
                 is_commit=element["marker"] == "COMMIT", coordinator_epoch=element["coordinator_epoch"]
             )
             batch = build_marker_batch(marker, **producer, timestamp_ms=element["timestamp"], base_offset=next_offset)
-            if kafkas == "fresh":
-                states.replay_marker(decode_header(batch), marker)
+            judged = states.judge_marker(
+                **producer,
+                coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=element["transaction_version"],
+            )
+            if judged == Fresh():
+                ended = states.replay_marker(decode_header(batch), marker)[1]
+                aborted += [] if ended is None else [ended]
                 next_offset += 1
-            decisions.append(kafkas)
+            decisions.append(as_kafka_says_it(judged))
             continue
         records = [NewRecord(b"\x00", timestamp_ms=record[0]) for record in element["records"]]
         header = decode_header(
@@ -225,14 +232,16 @@ def decide_and_replay(sent, kafkas_decisions):
                 is_transactional=element["is_transactional"],
             )
         )
-        # Kafka 4.4 does not have KAFKA-15591 yet: to it no log is empty for ever.
-        decision = states.decide(header, log_is_empty_forever=False)
+        # Kafka 4.4 does not have KAFKA-15591 yet: to it no log is empty for ever. It verifies elsewhere.
+        decision = states.decide(header, log_is_empty_forever=False, is_verified=True)
         if decision == Fresh():
             header = header.placed(base_offset=next_offset, leader_epoch=0)
             states.replay(header)
             next_offset = header.next_offset
         decisions.append(as_kafka_says_it(decision))
-    return decisions, {str(entry.producer_id): described(entry) for entry in states.snapshot()}
+    producers = {str(entry.producer_id): described(entry) for entry in states.snapshot()}
+    rows = [[row.producer_id, row.first_offset, row.last_offset, row.last_stable_offset] for row in aborted]
+    return decisions, rows, producers
 
 
 def test_kafka_decides_as_we_do_and_remembers_the_same(ask_kafka):
@@ -242,10 +251,12 @@ def test_kafka_decides_as_we_do_and_remembers_the_same(ask_kafka):
 
     seen = set()
     for seed, (sent, answer) in enumerate(zip(scripts, answers, strict=True)):
-        decisions, producers = decide_and_replay(sent, answer["decisions"])
+        decisions, aborted, producers = decide_and_replay(sent)
         assert decisions == answer["decisions"], f"seed {seed}"
+        assert aborted == [row for *row, is_aborted in answer["transactions"] if is_aborted], f"seed {seed}"
         assert producers == answer["producers"], f"seed {seed}"
         seen.update("duplicate" if isinstance(decision, int) else decision for decision in decisions)
     assert seen >= {
         "fresh", "duplicate", "OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE",
+        "TRANSACTION_COORDINATOR_FENCED",
     }  # fmt: skip

@@ -85,25 +85,32 @@ import java.util.concurrent.atomic.AtomicBoolean;
  *
  * ClientCases BOOTSTRAP member SETTINGS: a member of a group. It tells each assignment, revocation, batch of records
  * and commit as a line of JSON, and leaves when its input ends.
+ *
+ * ClientCases BOOTSTRAP copy SETTINGS: copies one topic to another in transactions; see TransactionCases.
  */
 public class ClientCases {
+    static final Duration PATIENCE = Duration.ofSeconds(30);
+
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
-    private static final BufferedReader IN = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    static final BufferedReader IN = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     private static final int BYTES_MAX = 32 * 1024 * 1024;
 
     private final String bootstrap;
     private final Admin admin;
+    private final TransactionCases transactions;
 
     private ClientCases(String bootstrap) {
         this.bootstrap = bootstrap;
         this.admin = Admin.create(settings());
+        this.transactions = new TransactionCases(bootstrap);
     }
 
     public static void main(String[] arguments) throws Exception {
         ClientCases cases = new ClientCases(arguments[0]);
-        if (arguments.length > 1)
+        if (arguments.length > 1 && arguments[1].equals("copy"))
+            cases.transactions.copy(JSON.readTree(arguments[2]));
+        else if (arguments.length > 1)
             cases.beMember(JSON.readTree(arguments[2]));
         else
             for (String line = IN.readLine(); line != null; line = IN.readLine())
@@ -156,7 +163,7 @@ public class ClientCases {
             case "delete_group" -> done(admin.deleteConsumerGroups(List.of(group(asked))).all());
             case "client_apis" -> ApiKeys.clientApis().stream().map(api -> list((int) api.id, api.name)).toList();
             case "attempt" -> attempt(asked);
-            default -> throw new IllegalArgumentException(asked.toString());
+            default -> transactions.carryOut(asked);
         };
     }
 
@@ -190,7 +197,7 @@ public class ClientCases {
     }
 
     private Object consume(JsonNode asked) {
-        try (var consumer = consumer(Map.of())) {
+        try (var consumer = consumer(Map.of("isolation.level", asked.get("isolation").asText()))) {
             consumer.assign(List.of(partition(asked)));
             consumer.seek(partition(asked), asked.get("start").asLong());
             return take(consumer, asked.get("count").asInt());
@@ -532,11 +539,11 @@ public class ClientCases {
         return null;
     }
 
-    private static String topic(JsonNode asked) {
+    static String topic(JsonNode asked) {
         return asked.get("topic").asText();
     }
 
-    private static String group(JsonNode asked) {
+    static String group(JsonNode asked) {
         return asked.get("group").asText();
     }
 
@@ -556,19 +563,19 @@ public class ClientCases {
         return strings;
     }
 
-    private static byte[] bytes(JsonNode base64) {
+    static byte[] bytes(JsonNode base64) {
         return base64.isNull() ? null : Base64.getDecoder().decode(base64.asText());
     }
 
-    private static String text(byte[] bytes) {
+    static String text(byte[] bytes) {
         return bytes == null ? null : Base64.getEncoder().encodeToString(bytes);
     }
 
-    private static List<Object> list(Object... elements) {
+    static List<Object> list(Object... elements) {
         return Arrays.asList(elements);
     }
 
-    private static synchronized void say(Map<String, Object> line) {
+    static synchronized void say(Map<String, Object> line) {
         try {
             OUT.println(JSON.writeValueAsString(line));
             OUT.flush();

@@ -11,10 +11,12 @@ from exactlog.core.log.aborted_index_format import (
 from exactlog.core.log.index_format import TRAILER_SIZE
 from exactlog.core.model.errors import DamageError
 from exactlog.storage.audit_findings import summarise
+from exactlog.storage.filesystem import MemoryFilesystem
 from exactlog.storage.settings import FlushMode
 from exactlog.storage.table_audit import audit_table
 from exactlog.storage.table_repair import repair
 from exactlog.testing.failing_filesystem import FailingFilesystem
+from tests.support.counting_filesystem import CountingFilesystem
 from tests.support.partitions import DELTA_LOG, DIRECTORY, DataDirectory, remove_checkpoints, replace_file
 from tests.support.transactions import TransactionalWriter
 
@@ -280,3 +282,30 @@ def test_the_checkpoint_counts_them_and_lists_what_is_open():
 
         assert b'"aborted_entries":2' in document
         assert b'"open_transactions":[{"producer_id":4,"producer_epoch":0,"first_offset":9}]' in document
+
+
+def test_behind_a_long_transaction_many_rows_are_read_with_few_reads():
+    """While it is open the last stable offset stands, so no row ends the search before that of its own marker."""
+    config = TopicConfig(segment_bytes=100_000)
+    filesystem = CountingFilesystem(MemoryFilesystem())
+    with DataDirectory(filesystem, config=config, checkpoint_interval=1000) as disk:
+        writer = TransactionalWriter(disk, disk.make())
+        writer.write(1, b"long")
+        for _ in range(300):
+            writer.write(2, b"short")
+            writer.abort(2)
+        writer.abort(1)
+        writer.write(3, b"fills the segment" * 2000)
+        writer.write(3, b"fills the segment" * 2000)
+        disk.run_round()
+        sealed = writer.partition.segments[0]
+        assert (len(sealed.aborted), len(sealed.aborted._memory)) == (301, 0)
+        before = reads_of(filesystem)
+
+        assert len(writer.partition.committed.aborted_transactions(0, 602)) == 301
+
+        assert reads_of(filesystem) - before <= 12
+
+
+def reads_of(filesystem):
+    return sum(operation.name == "read_at" for operation in filesystem.operations)

@@ -149,9 +149,7 @@ class _Waiter:
 
 def is_known(entry: TransactionEntry, producer: ProducerEntry, partition: TopicPartition) -> bool:
     """Whether the coordinator is going to end a transaction that is open in a partition."""
-    if partition not in entry.partitions or not entry.state.is_open:
-        return False
-    return entry.state.is_prepared or entry.producer_epoch == producer.producer_epoch
+    return entry.ends(partition, producer.producer_epoch)
 
 
 def _find_owner(runners: Sequence[_Runner], producer_id: ProducerId) -> tuple[_Runner, TransactionEntry] | None:

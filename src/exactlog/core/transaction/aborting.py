@@ -8,7 +8,14 @@ from msgspec.structs import replace
 
 from exactlog.core.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
 from exactlog.core.transaction.draft import Draft
-from exactlog.core.transaction.entry import EPOCH_MAX, EPOCH_PER_TRANSACTION_VERSION, TransactionEntry, fence, prepare
+from exactlog.core.transaction.entry import (
+    EPOCH_MAX,
+    EPOCH_PER_TRANSACTION_VERSION,
+    TransactionEntry,
+    complete,
+    fence,
+    prepare,
+)
 from exactlog.core.transaction.requests import WriteMarkers
 from exactlog.core.transaction.states import TransactionState
 
@@ -44,7 +51,7 @@ def abort(entry: TransactionEntry, draft: Draft, *, is_fenced_for_good: bool = T
 def abort_orphan(
     producer_id: ProducerId, producer_epoch: ProducerEpoch, partition: TopicPartition, draft: Draft
 ) -> bool:
-    """Aborts what is open in a partition, unless the transaction of this producer lists the partition.
+    """Aborts what is open in a partition, unless the transaction of this producer ends it.
 
     A crash can leave data behind whose transaction never came to know of the partition. Its marker carries the next
     epoch, and the entry moves there with it: so a resend is fenced, never taken for a duplicate of what was aborted.
@@ -54,13 +61,14 @@ def abort_orphan(
         whether it is dealt with; False: a new producer id is needed, and there is none now.
     """
     entry = draft.head.by_producer_id(producer_id)
-    is_its_owner = entry is not None and entry.producer_epoch == producer_epoch and not entry.state.is_prepared
-    if entry is not None and partition in entry.partitions and (entry.state.is_prepared or is_its_owner):
+    if entry is not None and entry.ends(partition, producer_epoch):
         return True
-    if entry is not None and is_its_owner:
-        return abort(
-            replace(entry, partitions=tuple(sorted({*entry.partitions, partition}))), draft, is_fenced_for_good=False
-        )
+    if entry is not None and entry.producer_epoch == producer_epoch and not _is_settled_without(entry):
+        if entry.state.is_prepared:  # data of the next transaction: the markers are written, Complete was lost
+            entry = complete(entry, now_ms=draft.now_ms)
+            draft.put(entry)
+        partitions = tuple(sorted({*entry.partitions, partition}))
+        return abort(replace(entry, partitions=partitions), draft, is_fenced_for_good=False)
     draft.effect(
         WriteMarkers(
             transactional_id="",
@@ -73,6 +81,11 @@ def abort_orphan(
         )
     )
     return True
+
+
+def _is_settled_without(entry: TransactionEntry) -> bool:
+    """Whether its markers leave the epoch alone, or its producer id is about to go: nothing can be at its epoch."""
+    return entry.state.is_prepared and (not entry.has_epoch_per_transaction or entry.next_producer_id != NO_PRODUCER_ID)
 
 
 def _version(entry: TransactionEntry, draft: Draft) -> int:

@@ -63,6 +63,17 @@ class TransactionEntry(Struct, frozen=True, kw_only=True, gc=False):
             return self.next_producer_id, FIRST_EPOCH
         return self.producer_id, self.producer_epoch
 
+    def ends(self, partition: TopicPartition, producer_epoch: ProducerEpoch) -> bool:
+        """Whether its markers end what its producer has open in a partition at this epoch.
+
+        Data at the epoch that the markers carry is of the next transaction, which has begun since they are all written.
+        """
+        if partition not in self.partitions or not self.state.is_open:
+            return False
+        if self.state is TransactionState.ONGOING:
+            return producer_epoch == self.producer_epoch
+        return producer_epoch < self.producer_epoch or not self.has_epoch_per_transaction
+
 
 def create(transactional_id: str, *, producer_id: ProducerId, timeout_ms: int, now_ms: int) -> TransactionEntry:
     """A transactional id that nobody has used yet, at epoch 0."""

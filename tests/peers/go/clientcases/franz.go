@@ -15,11 +15,12 @@ import (
 // franz is franz-go: kgo to produce and consume, kadm to administer.
 type franz struct {
 	bootstrap string
-	admin     *kadm.Client // made anew for each call: it remembers topics for a while
+	admin     *kadm.Client           // made anew for each call: it remembers topics for a while
+	writers   map[string]*kgo.Client // the transactional ones
 }
 
 func newFranz(bootstrap string) *franz {
-	return &franz{bootstrap: bootstrap}
+	return &franz{bootstrap: bootstrap, writers: map[string]*kgo.Client{}}
 }
 
 func (f *franz) codeOf(err error) (int, bool) {
@@ -102,7 +103,7 @@ func (f *franz) carryOut(ctx context.Context, asked asked) (any, error) {
 		_, err := f.admin.DeleteGroup(ctx, asked.Group)
 		return nil, err
 	}
-	return nil, fmt.Errorf("franz-go cannot %s", asked.Op)
+	return nil, f.transact(ctx, asked)
 }
 
 // --- records -------------------------------------------------------------------------------------------------------
@@ -155,13 +156,20 @@ func (f *franz) consume(ctx context.Context, asked asked) (any, error) {
 	client, err := kgo.NewClient(
 		kgo.SeedBrokers(f.bootstrap), kgo.FetchMaxBytes(bytesMax), kgo.FetchMaxPartitionBytes(bytesMax),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{asked.Topic: {asked.Partition: start}}),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(isolation(asked)),
 	)
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
 	return take(ctx, client, asked.Count)
+}
+
+func isolation(asked asked) kgo.IsolationLevel {
+	if asked.Isolation == "read_committed" {
+		return kgo.ReadCommitted()
+	}
+	return kgo.ReadUncommitted()
 }
 
 func take(ctx context.Context, client *kgo.Client, count int) ([]any, error) {

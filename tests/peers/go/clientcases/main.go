@@ -7,6 +7,10 @@
 // clientcases ... member SETTINGS: a member of a group. It tells each assignment, revocation, batch of records and
 // commit as a line of JSON, and leaves when its input ends.
 //
+// clientcases ... copy SETTINGS: copies one topic to another in transactions of a few records. It says {"open": the
+// values} when all of a transaction is with the broker, commits when it is given a line, and says {"committed": count}.
+// It goes on until it is killed.
+//
 // clientcases ... churn SETTINGS (franz): members that come and go, and what became of the records meanwhile.
 package main
 
@@ -49,6 +53,27 @@ type asked struct {
 	Idempotent   bool               `json:"idempotent"`
 	Records      []record           `json:"records"`
 	Asynchronous bool               `json:"asynchronous"`
+	Isolation    string             `json:"isolation"`
+	transactional
+}
+
+// transactional is what operations of a transaction are told besides.
+type transactional struct {
+	Producer        string `json:"producer"` // the name that the case gave it
+	TransactionalID string `json:"transactional_id"`
+	TimeoutMS       int    `json:"timeout_ms"`
+	Value           []byte `json:"value"`
+}
+
+// copying is how one topic is to be copied to another.
+type copying struct {
+	Source           string `json:"source"`
+	Target           string `json:"target"`
+	Group            string `json:"group"`
+	TransactionalID  string `json:"transactional_id"`
+	TimeoutMS        int    `json:"timeout_ms"`
+	SessionTimeoutMS int    `json:"session_timeout_ms"`
+	Each             int    `json:"each"`
 }
 
 type record struct {
@@ -73,6 +98,7 @@ type membership struct {
 type client interface {
 	carryOut(ctx context.Context, asked asked) (any, error)
 	beMember(ctx context.Context, wanted membership) error
+	copy(ctx context.Context, wanted copying) error
 	// codeOf is Kafka's code of an error that came from the broker.
 	codeOf(err error) (int, bool)
 }
@@ -108,6 +134,10 @@ func main() {
 		}()
 		must(library.beMember(ctx, wanted))
 		say(map[string]any{"closed": true})
+	case "copy":
+		var wanted copying
+		must(json.Unmarshal([]byte(flag.Arg(1)), &wanted))
+		must(library.copy(context.Background(), wanted))
 	case "churn":
 		var wanted churnSettings
 		must(json.Unmarshal([]byte(flag.Arg(1)), &wanted))
@@ -143,6 +173,12 @@ func answerAll(library client) {
 // sent says that all records are handed over, and waits until the outcome is asked for.
 func sent(count int) {
 	say(map[string]any{"sent": count})
+	_, _ = input.ReadBytes('\n')
+}
+
+// open says what is with the broker and not committed, and waits until it is to be committed.
+func open(values [][]byte) {
+	say(map[string]any{"open": values})
 	_, _ = input.ReadBytes('\n')
 }
 

@@ -16,12 +16,13 @@ type segmentio struct {
 	bootstrap string
 	address   net.Addr
 	client    *kafka.Client // made anew for each call: its transport remembers topics for a while
+	producers map[string]*byHand
 }
 
 func newSegmentio(bootstrap string) *segmentio {
 	address, err := net.ResolveTCPAddr("tcp", bootstrap)
 	must(err)
-	return &segmentio{bootstrap: bootstrap, address: address}
+	return &segmentio{bootstrap: bootstrap, address: address, producers: map[string]*byHand{}}
 }
 
 func (s *segmentio) codeOf(err error) (int, bool) {
@@ -104,7 +105,7 @@ func (s *segmentio) carryOut(ctx context.Context, asked asked) (any, error) {
 		}
 		return nil, answer.Errors[asked.Group]
 	}
-	return nil, fmt.Errorf("kafka-go cannot %s", asked.Op)
+	return nil, s.transact(ctx, asked)
 }
 
 // --- records -------------------------------------------------------------------------------------------------------
@@ -171,6 +172,7 @@ func (s *segmentio) consume(ctx context.Context, asked asked) (any, error) {
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: []string{s.bootstrap}, Topic: asked.Topic, Partition: int(asked.Partition),
 		MinBytes: 1, MaxBytes: bytesMax, OffsetOutOfRangeError: true, MaxWait: time.Second,
+		IsolationLevel: map[string]kafka.IsolationLevel{"read_committed": kafka.ReadCommitted}[asked.Isolation],
 	})
 	defer reader.Close()
 	if err := reader.SetOffset(asked.Start); err != nil {

@@ -34,7 +34,12 @@ IN_TRANSACTION = replace(PRODUCER, producer_id=8, txn_start_offset=11)
 REPLAYED = ProducerStates([PRODUCER, IN_TRANSACTION])
 
 
-def difference(*told, open_transactions=()):
+OPEN = OpenTransactionEntry(producer_id=8, producer_epoch=2, first_offset=11)
+
+
+def difference(*told, open_transactions=None):
+    if open_transactions is None:
+        open_transactions = [OPEN] if any(entry.producer_id == 8 for entry in told) else []
     return find_producers_difference(told, open_transactions, REPLAYED)
 
 
@@ -89,8 +94,12 @@ def test_a_producer_that_has_written_nothing_differs():
 
 
 def test_open_transactions_must_be_those_of_the_producers():
-    right = OpenTransactionEntry(producer_id=8, producer_epoch=2, first_offset=11)
+    assert difference(PRODUCER, IN_TRANSACTION, open_transactions=[OPEN]) is None
+    for wrong in (replace(OPEN, producer_id=7), replace(OPEN, producer_id=99)):
+        assert "is open, which is not" in difference(PRODUCER, IN_TRANSACTION, open_transactions=[OPEN, wrong])
+    wrong = replace(OPEN, first_offset=12)
+    assert "is open, which is not" in difference(PRODUCER, IN_TRANSACTION, open_transactions=[wrong])
 
-    assert difference(PRODUCER, IN_TRANSACTION, open_transactions=[right]) is None
-    for wrong in (replace(right, first_offset=12), replace(right, producer_id=7), replace(right, producer_id=99)):
-        assert "is open, which is not" in difference(PRODUCER, IN_TRANSACTION, open_transactions=[wrong])
+
+def test_each_open_transaction_must_be_listed():
+    assert "does not list" in difference(PRODUCER, IN_TRANSACTION, open_transactions=[])

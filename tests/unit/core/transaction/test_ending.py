@@ -113,8 +113,9 @@ def test_a_commit_that_meets_the_abort_of_a_timeout_is_fenced():  # KAFKA-20785,
     producer = runtime.producer(timeout_ms=5_000)
     runtime.add(producer)
     runtime.advance(20_001)
-    runtime.write_markers()
 
+    assert runtime.end(producer).error_code is ErrorCode.PRODUCER_FENCED  # while the markers are being written as well
+    runtime.write_markers()
     assert runtime.end(producer).error_code is ErrorCode.PRODUCER_FENCED
     assert identity(runtime.end(producer, is_commit=False)) == (1, 1)
 

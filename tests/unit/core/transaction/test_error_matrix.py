@@ -49,7 +49,7 @@ MATRIX = {
     ("abort", 1, "current"):           ("MAPPING", "STATE",  "!OK",   "STATE",   "BUSY",    "STATE",   "OK"),
     ("commit", 2, "current"):          ("MAPPING", "STATE",  "!OK",   "BUSY",    "BUSY",    "STATE",   "STATE"),
     ("abort", 2, "current"):           ("MAPPING", "!OK",    "!OK",   "BUSY",    "BUSY",    "!OK",     "!OK"),
-    ("commit", 2, "before"):           ("MAPPING", "FENCED", "FENCED", "BUSY",   "STATE",   "OK",      "FENCED"),
+    ("commit", 2, "before"):           ("MAPPING", "FENCED", "FENCED", "BUSY",   "FENCED",  "OK",      "FENCED"),
     ("abort", 2, "before"):            ("MAPPING", "FENCED", "FENCED", "STATE",  "BUSY",    "STATE",   "OK"),
 }  # fmt: skip
 

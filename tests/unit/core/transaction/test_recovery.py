@@ -252,6 +252,35 @@ def test_a_partition_that_a_transaction_lists_is_no_orphan():
     assert runtime.effects == []
 
 
+def test_data_at_the_epoch_of_the_markers_is_of_the_next_transaction_and_is_aborted():
+    """The crash ate Complete and the next Ongoing, and left data of the next transaction behind."""
+    runtime = TransactionRuntime()
+    producer = runtime.producer()
+    runtime.add(producer, ORDERS, BILLS)
+    following = identity(runtime.end(producer))
+    runtime.crash()
+    (first,) = runtime.effects
+
+    assert abort_orphan(runtime, following, ORDERS) is ErrorCode.NONE
+    _, second = runtime.effects
+    assert (second.is_commit, second.producer_epoch, second.partitions) == (False, 2, (ORDERS,))
+    assert runtime.markers_written(first).records == ()
+    runtime.markers_written(second)
+    assert (runtime.state(), runtime.entry().producer_epoch) == ("CompleteAbort", 2)
+    assert runtime.add(following).error_code is ErrorCode.PRODUCER_FENCED
+
+
+def test_data_of_a_prepared_transaction_is_ended_by_its_markers_in_version_1_too():
+    runtime = TransactionRuntime()
+    producer = runtime.producer()
+    runtime.add(producer, ORDERS)
+    runtime.end(producer, version=1)
+    runtime.effects.clear()
+
+    assert abort_orphan(runtime, producer, ORDERS) is ErrorCode.NONE
+    assert (runtime.state(), runtime.effects) == ("PrepareCommit", [])
+
+
 def test_an_orphan_of_an_earlier_epoch_leaves_the_entry_alone():
     runtime = TransactionRuntime()
     producer = runtime.producer()
