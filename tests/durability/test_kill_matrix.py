@@ -15,7 +15,7 @@ from exactlog.testing.faults import points
 from exactlog.testing.history_format import Place
 from exactlog.testing.workload import Workload
 from exactlog.testing.workload_calls import FetchOffsets, FindEnd
-from tests.support.dying_brokers import Death, DyingBroker, DyingSystem, ServedDyingBroker
+from tests.support.dying_brokers import BETWEEN_PARTITIONS, Death, DyingBroker, DyingSystem, ServedDyingBroker
 from tests.support.kill_workload import run
 
 WRITERS, COPIERS, PARTITIONS = 44, 6, 6
@@ -55,6 +55,7 @@ STORAGE_STEPS_WITHOUT_SYNCS = {  # there, versions follow by the clock
     "storage.publish.after_link": 6,
     "storage.publish.after_unlink": 6,
 }
+BETWEEN_AT_MAX = 40
 POWER_CUT = "power cut"
 MODES = ("commit", "none", "interval")
 """Of flushing, for brokers that are killed while the machine runs on; the power goes in `commit` only."""
@@ -126,6 +127,14 @@ def test_a_power_cut_at_each_step_leaves_every_transaction_whole_or_not_at_all(t
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("at", range(4, BETWEEN_AT_MAX + 1, 3))
+def test_a_round_that_reaches_some_of_its_partitions_leaves_every_transaction_whole_or_not_at_all(tmp_path, at):
+    death = Death(BETWEEN_PARTITIONS, at)
+
+    assert check_lives(tmp_path, POWER_CUT, [death], seed=4 * at + 1 + at % 2) == [death]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("point", "how"),
     [(point, MODES[number % 3]) for number, point in enumerate(STEPS)]
@@ -144,6 +153,8 @@ def test_deaths_one_after_the_other_leave_every_transaction_whole_or_not_at_all(
     chance = Random(seed)
     how = chance.choice([POWER_CUT, POWER_CUT, *MODES])
     first = some_death(how, chance)
+    if how == POWER_CUT and seed % 4 and chance.random() < 0.4:
+        first = Death(BETWEEN_PARTITIONS, chance.randint(1, BETWEEN_AT_MAX))
     later = [some_death(how, chance) for _ in range(chance.choice([0, 1, 1, 2]))]
     later = [Death(death.point, max(1, death.at // 8)) for death in later]
     crashes = chance.choice([0, 0, 1])

@@ -1,6 +1,7 @@
 """Brokers that die where they are told to and are started again on what is left, for a workload that goes on."""
 
 import asyncio
+import time
 from contextlib import ExitStack, suppress
 from threading import Event
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from exactlog.storage.table_audit import audit_table
 from exactlog.testing import Broker, FailingFilesystem
 from exactlog.testing.broker import BrokerNotRunningError
 from exactlog.testing.faults import armed
+from exactlog.testing.ordered_failures import Crashed
 from exactlog.testing.workload_wire import WireSystem
 from tests.support.partitions import copy_of
 
@@ -29,6 +31,11 @@ SETTINGS = {
 """So that small loads come by new segments and checkpoints."""
 
 LOOKS_MAX, BETWEEN_LOOKS_S = 4_000, 0.002
+SYNC_SECONDS = 0.003
+
+BETWEEN_PARTITIONS = "between two partitions of a large round"
+LARGE_ROUND = 4
+"""A place to die at beside the named ones, for a broker that has an order."""
 
 
 class Death(NamedTuple):
@@ -45,23 +52,42 @@ class Dead(BaseException):
     """Nothing of the step that dies is carried on."""
 
 
-class _OrderedNode(Node):
-    """A node whose rounds go from partition to partition in an order that side by side they could take too."""
+class _DyingNode(Node):
+    """A node on a disk that takes its time, so that rounds are as large as on a real one.
 
-    def __init__(self, config, *, order, **parts):
+    Where there is an `order`, rounds go from partition to partition in one that side by side they could take too, and
+    `between` is called between two partitions of a large one.
+    """
+
+    def __init__(self, config, *, order, between, **parts):
         super().__init__(config, **parts)
         self._order = order
+        self._between = between
 
     async def start(self):
+        asyncio.get_running_loop().set_exception_handler(_tell_all_but_deaths)
         await super().start()
-        if self._order is not None:
-            self._parts.engine.commit = self._commit
+        self._commit_really = self._parts.engine.commit
+        self._parts.engine.commit = self._commit
 
     def _commit(self, writes):
+        if any(write.durable for write in writes):
+            time.sleep(SYNC_SECONDS)
+        if self._order is None:
+            return self._commit_really(writes)
         order = list(enumerate(writes))
         self._order.shuffle(order)
-        outcomes = {place: self._parts.engine._commit_partition(write) for place, write in order}
+        outcomes = {}
+        for place, write in order:
+            if outcomes and len(order) >= LARGE_ROUND:
+                self._between()
+            outcomes[place] = self._parts.engine._commit_partition(write)
         return [outcomes[place] for place in range(len(writes))]
+
+
+def _tell_all_but_deaths(loop, context):
+    if not isinstance(context.get("exception"), Dead | Crashed):
+        loop.default_exception_handler(context)
 
 
 class DyingBroker:
@@ -84,6 +110,7 @@ class DyingBroker:
         self._is_power_cut = is_power_cut
         self._order = order
         self._is_dead = Event()
+        self._between_left = 0
         self._stack = ExitStack()
         self._files = FailingFilesystem()
         self._files.make_directories(self._directory)
@@ -110,6 +137,9 @@ class DyingBroker:
         """The next death is due in the life that is under way."""
         if self._deaths:
             death = self._deaths[0]
+            self._between_left = death.at
+            if death.point == BETWEEN_PARTITIONS:
+                return
             self._stack.enter_context(armed(death.point, self._die, at=death.at))
 
     def crash(self):
@@ -180,7 +210,9 @@ class DyingBroker:
         return task.result()
 
     def _make_node(self, config, clock):
-        self._node = _OrderedNode(config, clock=clock, filesystem=self._files, order=self._order)
+        self._node = _DyingNode(
+            config, clock=clock, filesystem=self._files, order=self._order, between=self._pass_between
+        )
         return self._node
 
     def _die(self):
@@ -195,6 +227,12 @@ class DyingBroker:
         else:
             self._node.kill()
         raise Dead
+
+    def _pass_between(self):
+        if self._between_left and self._deaths and self._deaths[0].point == BETWEEN_PARTITIONS:
+            self._between_left -= 1
+            if not self._between_left:
+                self._die()
 
     def _forget_boot(self):
         catalog = Catalog(f"{self._directory}/{CATALOG_NAME}")

@@ -4,6 +4,11 @@ import pytest
 
 from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from exactlog.testing import Broker
 from tests.support.denying_authorizer import DenyingAuthorizer, broker_with
 from tests.support.isolated_reader import COMMITTED, read_on, values
@@ -146,6 +151,28 @@ def test_a_marker_for_a_partition_that_is_not_there_is_told(raw, topic):
     assert write_marker(raw, topic, 1, 0, ABORT, partition=9) is nowhere
     assert write_marker(raw, Topic("nobody", None), 1, 0, ABORT) is nowhere
     assert write_marker(raw, Topic("__consumer_offsets", None), 1, 0, ABORT, partition=999) is nowhere
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (-2, 0), (7, -1)])
+def test_a_marker_of_nobody_is_refused(raw, topic, producer_id, epoch):
+    assert write_marker(raw, topic, producer_id, epoch, ABORT) is ErrorCode.INVALID_REQUEST
+    assert raw.list_offset(topic, -1).offset == 0
+
+
+def test_the_answer_has_one_result_for_each_producer(raw):
+    topic = raw.create_topic(partitions=2)
+
+    def marker(producer_id, *partitions):
+        topics = (WritableTxnMarkerTopic(name=topic.name, partition_indexes=partitions),)
+        return WritableTxnMarker(producer_id=producer_id, producer_epoch=0, topics=topics)
+
+    answer = raw.ask(WriteTxnMarkersRequest(markers=(marker(7, 0), marker(8), marker(9, 1), marker(7, 1, 5))), 1)
+
+    found = [
+        (result.producer_id, [(part.partition_index, part.error_code) for part in result.topics[0].partitions])
+        for result in answer.markers
+    ]
+    assert found == [(7, [(0, 0), (1, 0), (5, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]), (9, [(1, 0)])]
 
 
 def test_who_may_neither_alter_the_cluster_nor_act_for_it_writes_no_marker():

@@ -88,6 +88,36 @@ def test_data_whose_transaction_could_not_be_noted_is_aborted_and_its_producer_f
     assert values(read_on(raw, topic)) == [b"first", b"again"]
 
 
+def test_it_is_aborted_in_every_partition(faulty, raw, producer):
+    wide = raw.create_topic("wide", partitions=4)
+
+    with refusing(faulty, f"{STATE}.log"):
+        written = producer.produce(*[(wide, index, b"lost") for index in range(4)])
+
+    assert written == [ErrorCode.NOT_ENOUGH_REPLICAS] * 4
+    for index in range(4):
+        while raw.list_offset(wide, -1, partition=index, isolation_level=COMMITTED).offset < 2:
+            pass
+
+
+def test_while_it_cannot_be_aborted_either_its_resend_is_not_taken_for_a_duplicate(faulty, raw, topic, producer):
+    assert producer.produce((topic, 0, b"value")) == [NONE]
+
+    with refusing(faulty, f"{STATE}.log", times=3):
+        assert producer.produce((topic, 1, b"lost")) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+        while True:
+            producer.skip_to(topic, 1, sequence=0)
+            resent = producer.produce((topic, 1, b"lost"))
+            if resent != [ErrorCode.NOT_ENOUGH_REPLICAS]:
+                break
+
+    assert resent == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert producer.end(COMMIT) is ErrorCode.PRODUCER_FENCED
+    until(raw, "CompleteAbort")
+    assert raw.list_offset(topic, -1, partition=1, isolation_level=COMMITTED).offset == 4
+    assert values(read_on(raw, topic)) == [b"first"]
+
+
 def test_an_outcome_that_could_not_be_noted_is_not_told_and_can_be_asked_for_again(faulty, raw, topic, producer):
     producer.produce((topic, 0, b"value"))
 

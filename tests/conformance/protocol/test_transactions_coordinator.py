@@ -1,15 +1,34 @@
 """What producers ask the transaction coordinator, and by which code each version is refused."""
 
+import time
+
 import pytest
 
+from exactlog.broker.apis.produce import INTERNAL_WRITER
+from exactlog.core.codec.message_codec import decoder
 from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.topic_name import CONSUMER_OFFSETS, TRANSACTION_STATE
 from exactlog.core.protocol.messages.find_coordinator import FindCoordinatorRequest
 from exactlog.core.protocol.messages.init_producer_id import InitProducerIdRequest
+from exactlog.core.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from exactlog.core.record.batch_builder import NewRecord, build_batch
 from exactlog.testing import Broker
 from tests.support.denying_authorizer import DenyingAuthorizer, broker_with
-from tests.support.raw_client import RawClient, Topic
-from tests.support.raw_transactions import ABORT, COMMIT, TransactionalProducer, describe, list_transactions
+from tests.support.raw_client import RawClient, Topic, encode_request, frame
+from tests.support.raw_transactions import (
+    ABORT,
+    COMMIT,
+    TransactionalProducer,
+    describe,
+    list_transactions,
+    write_marker,
+)
 
 NONE = ErrorCode.NONE
 NOBODY = Topic("nobody", None)
@@ -103,6 +122,35 @@ def test_partitions_are_added_all_or_none(raw, topic, producer, version):
 
     assert producer.add((topic, 0), version=version) == [NONE]
     assert describe(raw, topic.name).transaction_state == "Ongoing"
+
+
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("name", [CONSUMER_OFFSETS, TRANSACTION_STATE])
+def test_a_topic_of_the_coordinators_is_not_added_by_clients(topic, producer, name, version):
+    assert producer.commit_offsets("group", topic, 1) is NONE  # so that both are there
+
+    added = producer.add((Topic(name, None), 0), (topic, 0), version=version)
+
+    assert added == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.OPERATION_NOT_ATTEMPTED]
+
+
+def test_nobody_gets_a_transaction_into_the_log_of_the_coordinator(raw, producer):
+    """Not even who poses as another broker, as an administrator, or as the client that may write there."""
+    own = Topic(TRANSACTION_STATE, None)
+
+    assert producer.verify((own, 0), verify_only=False) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert write_marker(raw, own, *producer.identity, COMMIT) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    written = NewRecord(b"v", key=b"k", timestamp_ms=int(time.time() * 1_000))
+    producer_id, epoch = producer.identity
+    batch = build_batch(
+        [written], producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True
+    )
+    data = TopicProduceData(name=own.name, partition_data=(PartitionProduceData(index=0, records=batch),))
+    request = ProduceRequest(transactional_id=producer.transactional_id, acks=-1, topic_data=(data,))
+    raw.send_bytes(frame(encode_request(request, 12, client_id=INTERNAL_WRITER)))
+    response, _ = decoder(ProduceResponse, 12)(raw.receive_frame(), 5)
+    told = response.responses[0].partition_responses[0]
+    assert (told.error_code, told.error_message) == (17, "No transaction has a part in '__transaction_state'.")
 
 
 @pytest.mark.parametrize("version", range(4))

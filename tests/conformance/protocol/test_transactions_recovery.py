@@ -1,14 +1,21 @@
 """What becomes of transactions when a broker starts again, when their time is over, and when a test fences them."""
 
+import asyncio
 import json
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from exactlog.broker.coordinator import shards
+from exactlog.broker.coordinator.transaction_orphans import Orphans
+from exactlog.core.model.decisions import Answer, Decision
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import KafkaError
 from exactlog.core.model.topic_name import CONSUMER_OFFSETS, TRANSACTION_STATE
 from exactlog.core.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from exactlog.core.transaction.requests import ErrorAnswer
+from exactlog.core.transaction.shard import TransactionShard
 from exactlog.testing import Broker
 from tests.support.isolated_reader import COMMITTED, read_on, values
 from tests.support.raw_client import RawClient
@@ -150,6 +157,61 @@ def test_an_orphan_is_aborted_in_every_partition_that_it_is_open_in(broker, ask)
     with RawClient(broker.port) as raw:
         for partition in range(2):
             assert raw.list_offset(topic, -1, partition=partition, isolation_level=COMMITTED).offset == 2
+
+
+def test_orphans_in_many_partitions_that_are_opened_at_once_are_all_aborted(broker, ask, monkeypatch):
+    with RawClient(broker.port) as raw:
+        topic = raw.create_topic("topic", partitions=5)
+        producer = TransactionalProducer(raw, ID)
+        producer.init()
+        assert producer.produce(*[(topic, index, b"value") for index in range(5)]) == [NONE] * 5
+    broker.kill()
+    forget(broker, TRANSACTION_STATE, versions=1)
+    load_shard, are_awaited = shards.load_shard, asyncio.Event()
+
+    async def load_when_all_wait(*args, **fields):
+        await are_awaited.wait()
+        return await load_shard(*args, **fields)
+
+    monkeypatch.setattr(shards, "load_shard", load_when_all_wait)
+    waiting = count(1)
+    end_in = Orphans.end_in
+
+    async def end_when_all_wait(orphans, partition):
+        if partition.open_transactions() and next(waiting) == 5:
+            are_awaited.set()
+        await end_in(orphans, partition)
+
+    monkeypatch.setattr(Orphans, "end_in", end_when_all_wait)
+    broker.restart()
+
+    with RawClient(broker.port) as raw:
+        over(raw, producer).become(-1, -1).become(0, 0)
+        resent = producer.produce(*[(topic, index, b"value") for index in range(5)])
+        assert resent == [ErrorCode.INVALID_PRODUCER_EPOCH] * 5
+        for index in range(5):
+            assert raw.list_offset(topic, -1, partition=index, isolation_level=COMMITTED).offset == 2
+
+
+def test_a_partition_is_not_used_before_its_orphans_are_aborted(broker, ask, monkeypatch):
+    """Its coordinator refuses that at first. A resend would be taken for a duplicate of what is part of nothing."""
+    topic, producer = ask(begin)
+    broker.kill()
+    forget(broker, TRANSACTION_STATE, versions=1)
+    abort_orphan, times = TransactionShard.abort_orphan, count(1)
+
+    def refuse_twice(shard, producer_id, epoch, partition, waiter, *, now_ms):
+        if next(times) <= 2:
+            return Decision(answers=(Answer(waiter, ErrorAnswer(ErrorCode.NOT_COORDINATOR)),))
+        return abort_orphan(shard, producer_id, epoch, partition, waiter, now_ms=now_ms)
+
+    monkeypatch.setattr(TransactionShard, "abort_orphan", refuse_twice)
+    broker.restart()
+
+    with RawClient(broker.port) as raw:
+        over(raw, producer).become(-1, -1).become(0, 0)
+        assert producer.produce((topic, 0, b"value")) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert raw.list_offset(topic, -1, isolation_level=COMMITTED).offset == 2
 
 
 # --- time ------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 Does: makes partitions part of a transaction, all of them or none. From version 4 on brokers ask, for several
 transactions at once; `verify_only` tells whether partitions are part of one already.
 Errors: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED (from version 4 on),
-TOPIC_AUTHORIZATION_FAILED and UNKNOWN_TOPIC_OR_PARTITION (with OPERATION_NOT_ATTEMPTED for the other partitions),
+TOPIC_AUTHORIZATION_FAILED (also for a coordinator's topic: a group gets there by AddOffsetsToTxn) and
+UNKNOWN_TOPIC_OR_PARTITION (with OPERATION_NOT_ATTEMPTED for the other partitions),
 INVALID_REQUEST (an empty transactional id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (the
 last transaction is not over yet), TRANSACTION_ABORTABLE (a partition is not part of it, or too many are),
 COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR.
@@ -23,6 +24,7 @@ from exactlog.core.model.authorization import CLUSTER_NAME, Operation, ResourceT
 from exactlog.core.model.decisions import Decision, Waiter
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from exactlog.core.model.topic_name import TRANSACTION_STATE, is_internal
 from exactlog.core.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -112,7 +114,8 @@ def _find_refusals(transaction: AddPartitionsToTxnTransaction, context: RequestC
 
 def _judge(name: str, index: int, context: RequestContext, *, is_of_client: bool) -> ErrorCode:
     topic = context.broker.topics.by_name(name)
-    if is_of_client and not context.allows(Operation.WRITE, ResourceType.TOPIC, name):
+    is_refused = is_internal(name) if is_of_client else name == TRANSACTION_STATE
+    if is_refused or (is_of_client and not context.allows(Operation.WRITE, ResourceType.TOPIC, name)):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     if topic is None or not 0 <= index < topic.partition_count:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -36,7 +36,7 @@ from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError, KafkaError
 from exactlog.core.model.ids import TopicPartition
-from exactlog.core.model.topic_name import is_internal
+from exactlog.core.model.topic_name import TRANSACTION_STATE, is_internal
 from exactlog.core.protocol.messages.produce import (
     NO_DELTA_VERSION,
     BatchIndexAndErrorMessage,
@@ -204,6 +204,8 @@ class _Produce:
             batch = validated.header, memoryview(records)
             self._append_on_terms(share, partition, batch, _terms_of(share.data.terms), now_ms=now_ms)
         elif validated.header.is_transactional:
+            if topic.name == TRANSACTION_STATE:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"No transaction has a part in '{topic.name}'.")
             self._in_transaction.append(_TransactionalShare(self, share, validated.header, memoryview(records)))
         else:
             self._await(share, partition, partition.append(validated.header, memoryview(records), now_ms=now_ms))

@@ -21,7 +21,7 @@ from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.coordinator_partition import coordinator_partition
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import DamageError, DecodeError, KafkaError
+from exactlog.core.model.errors import DamageError, DecodeError, InvariantError, KafkaError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.storage.partition_log import PartitionLog
 from exactlog.storage.round_committer import RoundCommitter
@@ -184,7 +184,7 @@ class Shards(Generic[AnyMachine]):
         machine = self._make_machine(index)
         try:
             size_bytes = await load_shard(partition, machine, is_wanted=lambda: not self._is_resigned)
-        except (DecodeError, DamageError, OSError) as error:
+        except (DecodeError, DamageError, InvariantError, OSError) as error:
             _logger.critical("%s: what is in it cannot be loaded: %s", partition.topic_partition, error)
             return self._leave_alone(index)
         if self._is_resigned:

@@ -25,7 +25,7 @@ from exactlog.core.model.clock import Clock
 from exactlog.core.model.decisions import ProducerIdentity
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.ids import TopicPartition
-from exactlog.core.model.topic_name import CONSUMER_OFFSETS
+from exactlog.core.model.topic_name import CONSUMER_OFFSETS, TRANSACTION_STATE
 from exactlog.core.record.control_record_format import TransactionMarker
 from exactlog.core.transaction.requests import WriteMarkers
 from exactlog.storage.partition_log import AppendRefused, PartitionLog
@@ -39,6 +39,9 @@ _GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _KNOWS_BETTER: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
+_Key = tuple[str | tuple[TopicPartition, ...], ProducerIdentity, bool]
+
+
 class _Job:
     """The markers of one transaction on their way."""
 
@@ -50,11 +53,11 @@ class _Job:
         self.attempt: _Attempt | None = None
 
     @property
-    def key(self) -> tuple[str, ProducerIdentity, bool]:
-        """What no two have in common."""
+    def key(self) -> _Key:
+        """What no two have in common. Of what nobody's transactional id lists, a partition at a time is aborted."""
         effect = self.effect
         identity = ProducerIdentity(effect.producer_id, effect.producer_epoch)
-        return effect.transactional_id, identity, effect.is_commit
+        return effect.transactional_id or effect.partitions, identity, effect.is_commit
 
     def __str__(self) -> str:
         outcome = "commit" if self.effect.is_commit else "abort"
@@ -91,7 +94,7 @@ class MarkerWriter:
         self._groups = groups
         self._timers = timers
         self._clock = clock
-        self._jobs: dict[tuple[str, ProducerIdentity, bool], _Job] = {}
+        self._jobs: dict[_Key, _Job] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: dict[TopicPartition, _Opening] = {}
         self._is_stopped = False
@@ -124,7 +127,7 @@ class MarkerWriter:
             opening.changed.set()
             return
         topic = self._topics.by_name(topic_partition.topic)
-        if topic is None or not 0 <= topic_partition.partition < topic.partition_count:
+        if topic is None or not 0 <= topic_partition.partition < topic.partition_count or _is_own(topic.name):
             then(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
         if topic.name == CONSUMER_OFFSETS:
@@ -295,6 +298,11 @@ class MarkerWriter:
 
         job.attempt = _Attempt(partitions, is_first=False)
         self._timers.set((self, job.key), RETRY_MS, try_again)
+
+
+def _is_own(topic: str) -> bool:
+    """Whether only the coordinator of transactions itself writes there: no transaction has a part in its log."""
+    return topic == TRANSACTION_STATE
 
 
 async def open_all(topics: TopicRegistry, partitions: Sequence[TopicPartition]) -> None:

@@ -9,6 +9,7 @@ aborted.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -53,42 +54,79 @@ class Orphans:
         self._coordinator_epoch = coordinator_epoch
 
     async def end_in(self, partition: PartitionLog) -> None:
-        """Ends those in a partition that is being opened, and waits until they are."""
-        key = partition.topic_partition
-        if key.topic == TRANSACTION_STATE or not partition.open_transactions():
-            return
-        runners = await self._wait_for_shards()
-        if isinstance(runners, ErrorCode):
-            _logger.error("%s: nobody can tell whether its open transactions are known: %s", key, runners.name)
-            return
-        for producer in partition.open_transactions():
-            owner = _find_owner(runners, producer.producer_id)
-            if owner is not None and is_known(owner[1], producer, key):
-                continue
-            _logger.warning(
-                "%s: a transaction of producer %d since offset %d is not known to the coordinator; it is aborted",
-                key,
-                producer.producer_id,
-                producer.txn_start_offset,
-            )
-            if owner is None or owner[1].producer_epoch != producer.producer_epoch:
-                self._append_marker(partition, producer)
-            else:
-                await self._abort_with_entry(owner[0], partition, producer)
-        await _until_committed(partition)
+        """Ends those in a partition that is being opened, and waits until they are; what the disk refuses is repeated.
 
-    def end_lost(self, writer: Writer, partitions: Sequence[TopicPartition], runners: Sequence[_Runner]) -> None:
-        """Ends what was written in partitions whose part in the transaction was not committed."""
-        for key in partitions:
-            found = self._topics.partition(key.topic, key.partition)
-            if not isinstance(found, PartitionLog):
-                continue  # the next opening finds it
-            if not found.has_open_transaction(writer.producer_id, writer.producer_epoch):
-                continue
-            owner = _find_owner(runners, writer.producer_id)
-            runner = owner[0] if owner is not None else next(iter(runners), None)
-            if runner is not None:
-                _decide(runner, writer.producer_id, writer.producer_epoch, key, _ignore)
+        With one of them left a resend would be taken for a duplicate, and the next transaction would take it up.
+        """
+        key = partition.topic_partition
+        if key.topic == TRANSACTION_STATE:
+            return
+        hopeless: set[ProducerId] = set()
+        while open_here := [each for each in partition.open_transactions() if each.producer_id not in hopeless]:
+            runners = await self._wait_for_shards()
+            if isinstance(runners, ErrorCode):
+                _logger.error("%s: nobody can tell whether its open transactions are known: %s", key, runners.name)
+                return
+            unknown = [each for each in open_here if not _is_known_to(runners, each, key)]
+            for producer in unknown:
+                if not await self._end(partition, producer, runners):
+                    hopeless.add(producer.producer_id)
+            await _until_committed(partition)
+            if not unknown or partition.failure is not None or self._topics.by_name(key.topic) is None:
+                return
+            if partition.open_transactions():
+                await asyncio.sleep(_RETRY_S)
+
+    async def _end(self, partition: PartitionLog, producer: ProducerEntry, runners: Sequence[_Runner]) -> bool:
+        """Tries to end one of them; False: that will never be."""
+        if not partition.has_open_transaction(producer.producer_id, producer.producer_epoch):
+            return True  # meanwhile it was, by its coordinator
+        _logger.warning(
+            "%s: a transaction of producer %d since offset %d is not known to the coordinator; it is aborted",
+            partition.topic_partition,
+            producer.producer_id,
+            producer.txn_start_offset,
+        )
+        owner = _find_owner(runners, producer.producer_id)
+        if owner is None or owner[1].producer_epoch != producer.producer_epoch:
+            return self._append_marker(partition, producer)
+        await self._abort_with_entry(owner[0], partition, producer)
+        return True
+
+    async def end_lost(self, writer: Writer, partitions: Sequence[TopicPartition]) -> bool:
+        """Ends what was written in partitions whose part in the transaction was not committed.
+
+        What the disk refuses is repeated until it is done; False: this broker stops before that.
+        """
+        while True:
+            runners = await self._load_all()
+            if runners is ErrorCode.NOT_COORDINATOR:
+                return False
+            if isinstance(runners, ErrorCode):
+                _logger.error("data of transaction %s is left open yet: %s", writer.transactional_id, runners.name)
+            else:
+                left = [await self._end_lost_in(key, writer, runners) for key in partitions]
+                if not any(left):
+                    return True
+            await asyncio.sleep(_RETRY_S)
+
+    async def _end_lost_in(self, key: TopicPartition, writer: Writer, runners: Sequence[_Runner]) -> bool:
+        """Tries to end it in one partition; gives whether there is something left that nobody is going to end."""
+        found = self._topics.partition(key.topic, key.partition)
+        if not isinstance(found, PartitionLog) or found.failure is not None or not runners:
+            return False  # the next opening finds it
+        await _until_committed(found)
+        producer = found.committed.producers.get(writer.producer_id)
+        if producer is None or producer.txn_start_offset is None:
+            return False
+        owner = _find_owner(runners, writer.producer_id)
+        runner = runners[0] if owner is None else owner[0]
+        if owner is not None and is_known(owner[1], producer, key):
+            return await _when_committed(runner) is not ErrorCode.NONE
+        if await _ask(runner, producer, key) is not ErrorCode.NONE:
+            return True
+        left = found.committed.producers.get(writer.producer_id)
+        return left is not None and left.txn_start_offset is not None and not _is_known_to(runners, left, key)
 
     async def _wait_for_shards(self) -> Sequence[_Runner] | ErrorCode:
         while True:
@@ -96,8 +134,8 @@ class Orphans:
             if runners is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return runners
 
-    def _append_marker(self, partition: PartitionLog, producer: ProducerEntry) -> None:
-        """Nobody has this producer at this epoch any more."""
+    def _append_marker(self, partition: PartitionLog, producer: ProducerEntry) -> bool:
+        """Nobody has this producer at this epoch any more; False: the partition will never take its marker."""
         outcome = partition.append_marker(
             TransactionMarker(is_commit=False, coordinator_epoch=self._coordinator_epoch),
             producer_id=producer.producer_id,
@@ -107,6 +145,8 @@ class Orphans:
         )
         if isinstance(outcome, AppendRefused):
             _logger.error("%s: it cannot be aborted: %s", partition.topic_partition, outcome.message)
+            return False
+        return True
 
     async def _abort_with_entry(self, runner: _Runner, partition: PartitionLog, producer: ProducerEntry) -> None:
         """The entry moves to the next epoch, and its marker is written here as in its other partitions."""
@@ -114,22 +154,14 @@ class Orphans:
         def is_ended() -> bool:
             return not partition.has_open_transaction(producer.producer_id, producer.producer_epoch)
 
-        async def ask() -> ErrorCode:
-            told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-            _decide(runner, producer.producer_id, producer.producer_epoch, partition.topic_partition, told.set_result)
-            return await told
-
         waiting = asyncio.ensure_future(self._markers.end_while_opening(partition, is_ended))
         await asyncio.sleep(0)  # so that it waits before there is something to wait for
-        error = await ask()
-        while error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:  # a new producer id is being fetched
-            await asyncio.sleep(_RETRY_S)
-            error = await ask()
+        error = await _ask(runner, producer, partition.topic_partition)
         if error is ErrorCode.NONE:
             await waiting
-        else:
+        else:  # as while a new producer id is being fetched
             waiting.cancel()
-            _logger.error("%s: the coordinator cannot abort it: %s", partition.topic_partition, error.name)
+            _logger.error("%s: the coordinator cannot abort it yet: %s", partition.topic_partition, error.name)
 
 
 class _Waiter:
@@ -160,23 +192,32 @@ def _find_owner(runners: Sequence[_Runner], producer_id: ProducerId) -> tuple[_R
     return None
 
 
-def _decide(
-    runner: _Runner,
-    producer_id: ProducerId,
-    producer_epoch: ProducerEpoch,
-    partition: TopicPartition,
-    tell: Callable[[ErrorCode], None],
-) -> None:
-    waiter = _Waiter(tell)
+def _is_known_to(runners: Sequence[_Runner], producer: ProducerEntry, partition: TopicPartition) -> bool:
+    owner = _find_owner(runners, producer.producer_id)
+    return owner is not None and is_known(owner[1], producer, partition)
+
+
+async def _ask(runner: _Runner, producer: ProducerEntry, partition: TopicPartition) -> ErrorCode:
+    """Has the coordinator abort what a producer has open in a partition; what came of that, once it is committed."""
+    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    waiter = _Waiter(partial(_tell, told))
+    producer_id, producer_epoch = producer.producer_id, producer.producer_epoch
     runner.decide(
         lambda shard, now_ms: shard.abort_orphan(producer_id, producer_epoch, partition, waiter, now_ms=now_ms),
         asker=waiter,
     )
+    return await told
 
 
-def _ignore(error: ErrorCode) -> None:
-    if error is not ErrorCode.NONE:
-        _logger.error("what a transaction has lost could not be aborted: %s", error.name)
+async def _when_committed(runner: _Runner) -> ErrorCode:
+    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    runner.when_committed(partial(_tell, told))
+    return await told
+
+
+def _tell(told: asyncio.Future[ErrorCode], error: ErrorCode) -> None:
+    if not told.done():  # nobody waits any more where this was cancelled
+        told.set_result(error)
 
 
 async def _until_committed(log: PartitionLog) -> None:

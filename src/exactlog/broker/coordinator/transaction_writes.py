@@ -2,7 +2,11 @@
 
 The first write into a partition asks the coordinator, which makes the partition part of the transaction or knows it to
 be one already. While that is open, later writes of the same producer into the same partition queue behind it: none
-overtakes another. Once there is data of the transaction in the partition nobody need be asked.
+overtakes another. Once there is data of the transaction in the partition nobody need be asked; but while it is not
+committed that the partition is part of the transaction, whatever goes there waits for that.
+
+Where that never will be committed the data is aborted, and until it is the partition takes nothing of this producer:
+else a resend would be answered as if it were part of the transaction, which could commit without it.
 """
 
 import logging
@@ -62,8 +66,12 @@ class Coordinator(Protocol):
     def when_committed(self, transactional_id: str, callback: Callable[[ErrorCode], None]) -> None:
         """Calls back when all that is decided of an id by now is committed, or never will be."""
 
-    def abort_orphans(self, writer: Writer, partitions: tuple[TopicPartition, ...]) -> None:
-        """Is told of data whose transaction the coordinator does not know any more: its record was not committed."""
+    def abort_orphans(self, writer: Writer, partitions: tuple[TopicPartition, ...], then: Callable[[], None]) -> None:
+        """Is told of data whose transaction the coordinator does not know any more: its record was not committed.
+
+        Args:
+            then: called once nothing of it is left open that no transaction is going to end; never where all stops.
+        """
 
 
 _Key = tuple[TopicPartition, ProducerId]
@@ -76,6 +84,10 @@ class TransactionWrites:
         self._coordinator = coordinator
         self._queues: dict[_Key, deque[Callable[[], None]]] = {}
         """What waits behind a write that the coordinator has been asked about."""
+        self._joining: dict[_Key, list[Write]] = {}
+        """What has gone, while it is not committed that its partition is part of the transaction."""
+        self._lost: set[_Key] = set()
+        """Where there may be data that is part of no transaction, and is being aborted."""
 
     def write(self, writer: Writer, writes: Sequence[Write]) -> None:
         """Carries writes out: each now, or when the coordinator has answered, or never."""
@@ -85,9 +97,15 @@ class TransactionWrites:
             queue = self._queues.get(key)
             if queue is not None:
                 queue.append(partial(self.write, writer, (write,)))
+            elif key in self._lost:
+                write.refuse(ErrorCode.NOT_COORDINATOR)
             elif write.partition.has_open_transaction(writer.producer_id, writer.producer_epoch):
                 write.go()
-                write.is_joined(ErrorCode.NONE)
+                joining = self._joining.get(key)
+                if joining is None:
+                    write.is_joined(ErrorCode.NONE)
+                else:
+                    joining.append(write)
             else:
                 self._queues[key] = deque()
                 asked.append(write)
@@ -104,8 +122,11 @@ class TransactionWrites:
             for write in asked:
                 _safely(write.go)
             _safely(ADD_AFTER_DATA.reach)
+            joining = list(asked)
+            for partition in partitions:
+                self._joining[partition, writer.producer_id] = joining
             self._coordinator.when_committed(
-                writer.transactional_id, partial(self._is_joined, writer, asked, partitions)
+                writer.transactional_id, partial(self._is_joined, writer, joining, partitions)
             )
         else:
             for write in asked:
@@ -115,11 +136,17 @@ class TransactionWrites:
                 _safely(queued)
 
     def _is_joined(
-        self, writer: Writer, asked: Sequence[Write], partitions: tuple[TopicPartition, ...], error: ErrorCode
+        self, writer: Writer, joining: list[Write], partitions: tuple[TopicPartition, ...], error: ErrorCode
     ) -> None:
+        keys = [(partition, writer.producer_id) for partition in partitions]
+        for key in keys:
+            # Else a later one has asked again, since what was there had not been stored.
+            if self._joining.get(key) is joining:
+                del self._joining[key]
         if error is not ErrorCode.NONE:
-            self._coordinator.abort_orphans(writer, partitions)
-        for write in asked:
+            self._lost.update(keys)
+            self._coordinator.abort_orphans(writer, partitions, partial(self._lost.difference_update, keys))
+        for write in joining:
             _safely(partial(write.is_joined, error))
 
 

@@ -207,19 +207,16 @@ class TransactionCoordinator(Shards[TransactionShard]):
         else:
             runner.when_committed(callback)
 
-    def abort_orphans(self, writer: Writer, partitions: tuple[TopicPartition, ...]) -> None:
+    def abort_orphans(self, writer: Writer, partitions: tuple[TopicPartition, ...], then: Callable[[], None]) -> None:
         """Data was appended, and the record that made it part of a transaction was not committed: it is aborted."""
         if self._is_resigned:  # the next start finds what there is to abort
             return
 
-        async def abort_when_loaded() -> None:
-            runners = await self.load_all()
-            if isinstance(runners, ErrorCode):
-                _logger.error("data of transaction %s is left open: %s", writer.transactional_id, runners.name)
-            else:
-                self._orphans.end_lost(writer, partitions, runners)
+        async def abort_until_done() -> None:
+            if await self._orphans.end_lost(writer, partitions):
+                then()
 
-        self._spawn(abort_when_loaded())
+        self._spawn(abort_until_done())
 
     def end(self, request: EndRequest, waiter: Waiter) -> None:
         """Ends a transaction, once all that was written in it is committed. Its shard must be loaded."""

@@ -80,7 +80,7 @@ class TransactionShard:
         if error is None and not self._parking.park(request, waiter, draft):
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         if error is not None:
-            _tell(Parked(request, waiter), error, draft)
+            self._tell(Parked(request, waiter), error, draft)
         return draft.decision()
 
     def end(self, request: EndRequest, waiter: Waiter, *, now_ms: int) -> Decision:
@@ -108,7 +108,7 @@ class TransactionShard:
                 error = add_partitions(parked.request, draft)
                 if error is None:
                     raise InvariantError(f"transactional id {transactional_id}: complete, and still prepared")
-                _tell(parked, error, draft)
+                self._tell(parked, error, draft)
         return draft.decision()
 
     def time_out(self, key: Hashable, *, now_ms: int) -> Decision:
@@ -122,7 +122,7 @@ class TransactionShard:
                 draft = self._draft(now_ms)
                 parked = self._parking.leave(key)
                 if parked is not None:
-                    _tell(parked, ErrorCode.CONCURRENT_TRANSACTIONS, draft)
+                    self._tell(parked, ErrorCode.CONCURRENT_TRANSACTIONS, draft)
                 return draft.decision()
             case _:
                 raise InvariantError(f"no timer of a transaction coordinator: {key!r}")
@@ -286,7 +286,7 @@ class TransactionShard:
         draft = self._draft(now_ms)
         for transactional_id in self._parking.transactional_ids():
             for parked in self._parking.leave_all(transactional_id, draft):
-                _tell(parked, ErrorCode.NOT_COORDINATOR, draft)
+                self._tell(parked, ErrorCode.NOT_COORDINATOR, draft)
         marking, self._marking = self._marking, {}
         self._head = TransactionTable()
         for record in self._committed.live_records():
@@ -310,6 +310,16 @@ class TransactionShard:
                 self._marking[transactional_id] = entry
                 draft.write_markers(entry)
 
+    def _tell(self, parked: Parked, error: ErrorCode, draft: Draft) -> None:
+        """At once where that is asked for, unless a crash could give what is written then to the transaction before.
+
+        Its markers are written again where Complete is lost. In version 1 they have the epoch of the next one too.
+        """
+        before = self._committed.get(parked.request.transactional_id)
+        is_mixed_up = before is not None and before.state.is_prepared and not before.has_epoch_per_transaction
+        at_once = parked.request.is_told_at_once and not is_mixed_up
+        draft.answer(parked.waiter, ErrorAnswer(error), at_once=at_once)
+
     def _draft(self, now_ms: int) -> Draft:
         return Draft(
             self._limits,
@@ -326,10 +336,6 @@ def _transaction_record(record: CoordinatorRecord, producer_id: ProducerId | Non
     if not isinstance(record, TransactionRecord | UnknownRecord):
         raise InvariantError(f"no record of a transaction coordinator: {record!r}")
     return record
-
-
-def _tell(parked: Parked, error: ErrorCode, draft: Draft) -> None:
-    draft.answer(parked.waiter, ErrorAnswer(error), at_once=parked.request.is_told_at_once)
 
 
 def _describe(entry: TransactionEntry) -> TransactionDescription:

@@ -8,11 +8,12 @@ from exactlog.broker.coordinator import loading
 from exactlog.broker.coordinator.shards import LOAD_RETRY_DELAY_MS, Shards
 from exactlog.broker.timers import Timers
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.model.topic_name import CONSUMER_OFFSETS
 from tests.support.partitions import DataDirectory, ManualClock
 from tests.support.rounds_by_hand import RoundsByHand
-from tests.support.shard_runtime import Numbers
+from tests.support.shard_runtime import Numbers, Waiter
 
 PARTITIONS = 3
 
@@ -61,6 +62,7 @@ class Coordinator:
         self.topics = Topics(directory)
         self.clock = ManualClock()
         self.timers = Timers(asyncio.get_running_loop(), self.clock)
+        self.rounds = RoundsByHand(directory)
         self.loaded, self.dismissed = [], []
         self.shards = Shards(
             topic=CONSUMER_OFFSETS,
@@ -68,7 +70,7 @@ class Coordinator:
             config=lambda: None,
             make_machine=lambda index: Numbers(),
             topics=self.topics,
-            rounds=RoundsByHand(directory),
+            rounds=self.rounds,
             timers=self.timers,
             clock=self.clock,
             new_topic_id=lambda: None,
@@ -133,6 +135,19 @@ async def test_a_shard_that_cannot_be_loaded_is_not_read_again_for_a_while(coord
     coordinator.clock.time_ms += LOAD_RETRY_DELAY_MS
     coordinator.timers.look()
     assert await coordinator.shards.load("a") in coordinator.loaded
+
+
+async def test_a_shard_whose_rules_break_at_its_load_cannot_be_had(coordinator, monkeypatch):
+    def fail(numbers, key, value, *, producer_id=None):
+        raise InvariantError("on purpose")
+
+    first = await coordinator.shards.load("a")
+    first.decide(lambda machine, _: machine.put("a", 1, Waiter()))
+    coordinator.rounds.run()
+    first.resign()
+    monkeypatch.setattr(Numbers, "restore", fail)
+
+    assert await coordinator.shards.load("a") is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_other_shards_are_loaded_while_one_cannot_be(coordinator):

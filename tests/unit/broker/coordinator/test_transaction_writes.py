@@ -35,8 +35,9 @@ class FakeCoordinator:
     def when_committed(self, transactional_id, callback):
         self.waiting.append((transactional_id, callback))
 
-    def abort_orphans(self, writer, partitions):
+    def abort_orphans(self, writer, partitions, then):
         self.orphans.append((writer.producer_id, partitions))
+        self.is_over = then
 
     def answer(self, error=NONE):
         self.asked.pop(0)[2](error)
@@ -106,11 +107,23 @@ def test_the_partitions_of_one_request_are_asked_about_in_one_go(world):
 def test_where_the_transaction_is_open_nobody_is_asked(world):
     world.write(("a", 0))
     world.coordinator.answer()
+    world.coordinator.commit()
 
     world.write(("b", 0))
 
-    assert world.log == ["a goes", "b goes", "b joined NONE"]
+    assert world.log == ["a goes", "a joined NONE", "b goes", "b joined NONE"]
     assert world.coordinator.asked == []
+
+
+def test_what_goes_before_its_partitions_part_in_the_transaction_is_committed_is_told_with_it(world):
+    world.write(("a", 0))
+    world.coordinator.answer()
+    world.write(("b", 0))
+    assert world.log == ["a goes", "b goes"]
+
+    world.coordinator.commit(ErrorCode.NOT_COORDINATOR)
+
+    assert world.log[2:] == ["a joined NOT_COORDINATOR", "b joined NOT_COORDINATOR"]
 
 
 def test_later_writes_of_the_same_producer_into_the_partition_wait_behind_one_that_is_asked_about(world):
@@ -126,7 +139,9 @@ def test_later_writes_of_the_same_producer_into_the_partition_wait_behind_one_th
 
     world.coordinator.answer()
 
-    assert world.log == ["a goes", "b goes", "b joined NONE", "c goes", "c joined NONE"]
+    assert world.log == ["a goes", "b goes", "c goes"]
+    world.coordinator.commit()
+    assert world.log[3:] == ["a joined NONE", "b joined NONE", "c joined NONE"]
 
 
 def test_who_waits_behind_a_refusal_asks_for_itself(world):
@@ -139,7 +154,7 @@ def test_who_waits_behind_a_refusal_asks_for_itself(world):
     assert len(world.coordinator.asked) == 1
 
     world.coordinator.answer()
-    assert world.log[1:] == ["b goes", "c goes", "c joined NONE"]
+    assert world.log[1:] == ["b goes", "c goes"]
 
 
 def test_another_epoch_is_another_transaction(world):
@@ -159,6 +174,23 @@ def test_data_whose_part_in_the_transaction_was_not_committed_is_an_orphan(world
 
     assert world.coordinator.orphans == [(7, (TopicPartition("t", 0), TopicPartition("t", 1)))]
     assert world.log[2:] == ["a joined NOT_COORDINATOR", "b joined NOT_COORDINATOR"]
+
+
+def test_where_an_orphan_is_being_aborted_nothing_of_its_producer_goes(world):
+    world.write(("a", 0))
+    world.coordinator.answer()
+    world.coordinator.commit(ErrorCode.NOT_COORDINATOR)
+
+    world.write(("a again", 0))
+    world.write(("next", 0), epoch=1)
+    world.write(("elsewhere", 1))
+    world.write(("another's", 0), producer_id=8)
+    assert world.log[2:] == ["a again refused NOT_COORDINATOR", "next refused NOT_COORDINATOR"]
+    assert len(world.coordinator.asked) == 2
+
+    world.coordinator.is_over()
+    world.write(("next", 0), epoch=1)
+    assert len(world.coordinator.asked) == 3
 
 
 @pytest.mark.parametrize("broken", ["go", "is_joined"])
@@ -197,4 +229,4 @@ def test_what_fails_once_the_data_is_appended_changes_nothing(world):
     with armed("txn.add.after_data", OSError("ordered")):
         world.coordinator.answer()
 
-    assert world.log == ["a goes", "b goes", "b joined NONE"]
+    assert world.log == ["a goes", "b goes"]

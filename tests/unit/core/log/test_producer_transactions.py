@@ -220,6 +220,7 @@ def test_neither_a_commit_marker_nor_one_without_a_transaction_aborts_anything()
 
 
 def test_when_there_are_too_many_producers_the_most_silent_are_forgotten(monkeypatch):
+    """B042 (Redpanda PR#7057, #5321): producer ids were kept without bound, until memory was full."""
     monkeypatch.setattr(producer_state, "PRODUCERS_PER_PARTITION_MAX", 16)
     states = ProducerStates()
     states.replay(transactional(0, producer_id=100, timestamp_ms=1))

@@ -87,7 +87,8 @@ def test_a_retry_gets_the_same_answer_and_writes_nothing(is_commit):
     assert runtime.effects == []
 
 
-def test_a_late_end_does_not_touch_the_next_transaction_in_version_2():  # KAFKA-17754, B001
+def test_a_late_end_does_not_touch_the_next_transaction_in_version_2():
+    """B001 (KAFKA-17754): a late end decided about the next transaction."""
     runtime = TransactionRuntime()
     producer = runtime.producer()
     following = runtime.run_transaction(producer)
@@ -98,7 +99,8 @@ def test_a_late_end_does_not_touch_the_next_transaction_in_version_2():  # KAFKA
     assert (runtime.state(), runtime.entry().partitions) == ("Ongoing", (BILLS,))
 
 
-def test_the_other_outcome_is_refused_and_nothing_changes():  # B046
+def test_the_other_outcome_is_refused_and_nothing_changes():
+    """B046: a contradicting end got success, though nothing changed."""
     runtime = TransactionRuntime()
     producer = runtime.producer()
     runtime.run_transaction(producer)
@@ -108,7 +110,8 @@ def test_the_other_outcome_is_refused_and_nothing_changes():  # B046
     assert runtime.effects == []
 
 
-def test_a_commit_that_meets_the_abort_of_a_timeout_is_fenced():  # KAFKA-20785, B007
+def test_a_commit_that_meets_the_abort_of_a_timeout_is_fenced():
+    """B007 (KAFKA-20785): the commit got INVALID_TXN_STATE."""
     runtime = TransactionRuntime()
     producer = runtime.producer(timeout_ms=5_000)
     runtime.add(producer)
@@ -123,7 +126,8 @@ def test_a_commit_that_meets_the_abort_of_a_timeout_is_fenced():  # KAFKA-20785,
 # --- an abort of nothing ----------------------------------------------------------------------------------------
 
 
-def test_an_abort_without_a_transaction_raises_the_epoch_each_time():  # KIP-890, B061
+def test_an_abort_without_a_transaction_raises_the_epoch_each_time():
+    """B061 (KIP-890): an empty abort did not raise the epoch."""
     runtime = TransactionRuntime()
     producer = runtime.producer()
     for epoch in (1, 2, 3):
@@ -142,7 +146,8 @@ def test_an_abort_without_a_transaction_begins_when_it_is_decided():
     assert runtime.entry().start_time_ms == runtime.now_ms
 
 
-def test_a_commit_and_at_once_an_abort_of_nothing_does_not_fence_the_producer():  # KAFKA-18464, B002
+def test_a_commit_and_at_once_an_abort_of_nothing_does_not_fence_the_producer():
+    """B002 (KAFKA-18464): the producer fenced itself."""
     runtime = TransactionRuntime()
     producer = runtime.producer()
     runtime.add(producer)
@@ -189,7 +194,8 @@ def test_a_retry_across_the_change_of_the_producer_id_gets_the_same_answer():
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_timeout_at_the_last_epoch_and_a_late_abort_end_the_transaction(version):  # KAFKA-20090, B005
+def test_a_timeout_at_the_last_epoch_and_a_late_abort_end_the_transaction(version):
+    """B005 (KAFKA-20090): the transaction stayed open for ever."""
     runtime = TransactionRuntime(transaction_version=version)
     producer = runtime.last_epoch()
     runtime.add(producer)
@@ -235,7 +241,8 @@ def test_nobody_acts_at_the_epoch_that_only_markers_carry():
 # --- markers ----------------------------------------------------------------------------------------------------
 
 
-def test_markers_that_are_reported_twice_change_nothing():  # B006
+def test_markers_that_are_reported_twice_change_nothing():
+    """B006: a marker that was sent again led nowhere."""
     runtime = TransactionRuntime()
     producer = runtime.producer()
     runtime.add(producer)

@@ -157,7 +157,8 @@ def test_who_asks_with_the_id_that_it_is_about_to_get_is_to_ask_again():
 # --- an open transaction ----------------------------------------------------------------------------------------
 
 
-def test_taking_over_aborts_what_is_open_and_is_to_ask_again_until_the_markers_are_written():  # B058
+def test_taking_over_aborts_what_is_open_and_is_to_ask_again_until_the_markers_are_written():
+    """B058: the record of the old epoch was committed by the new one."""
     runtime = TransactionRuntime()
     old = runtime.producer()
     runtime.add(old, ORDERS, BILLS)
@@ -173,7 +174,8 @@ def test_taking_over_aborts_what_is_open_and_is_to_ask_again_until_the_markers_a
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_the_abort_raises_the_epoch_once(version):  # KAFKA-19367
+def test_the_abort_raises_the_epoch_once(version):
+    """B004 (KAFKA-19367): it was raised twice, and went below zero at the end."""
     runtime = TransactionRuntime(transaction_version=version)
     runtime.add(runtime.producer())
     runtime.init()
@@ -182,7 +184,8 @@ def test_the_abort_raises_the_epoch_once(version):  # KAFKA-19367
     assert (runtime.state(), runtime.entry().producer_epoch) == ("CompleteAbort", 1)
 
 
-def test_an_abort_that_uses_the_epochs_up_rotates_the_producer_id():  # KAFKA-19367, KAFKA-20090
+def test_an_abort_that_uses_the_epochs_up_rotates_the_producer_id():
+    """B004 (KAFKA-19367), B005 (KAFKA-20090): at the last epoch there was no next one."""
     runtime = at_epoch(32_766)
     runtime.add((1, 32_766))
 
@@ -214,7 +217,8 @@ def test_an_abort_that_needs_a_producer_id_waits_for_one():
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_producer_that_asks_while_its_own_end_is_prepared_succeeds_later(version):  # B088
+def test_a_producer_that_asks_while_its_own_end_is_prepared_succeeds_later(version):
+    """B088: a single producer was told that it was fenced."""
     runtime = TransactionRuntime()
     producer_id, epoch = runtime.producer()
     runtime.add((producer_id, epoch))

@@ -161,6 +161,23 @@ def test_they_are_written_again_although_the_next_transaction_was_prepared_too()
     assert markers.partitions == (ORDERS,)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_nothing_is_written_that_markers_of_the_transaction_before_could_end(version):
+    """Where Complete is lost they are written again; in version 1 at the epoch that the next transaction has too."""
+    runtime = TransactionRuntime()
+    ended = prepared(runtime, version=version)
+    following = identity(ended) if version >= 2 else (1, 0)
+    parked = runtime.add(following, is_told_at_once=True)
+    runtime.commits_at_once = False
+    runtime.write_markers()
+    verified = runtime.add(following, is_told_at_once=True, verify_only=True)
+    assert runtime.state() == "Ongoing"
+
+    assert [parked.is_done, verified.is_done] == [version >= 2] * 2
+    runtime.commit()
+    assert parked.error_code is verified.error_code is ErrorCode.NONE
+
+
 def test_who_waits_when_the_shard_is_given_up_is_named_once():
     runtime = TransactionRuntime()
     following = identity(prepared(runtime))

@@ -23,7 +23,8 @@ def with_open_transaction(**limits):
 # --- time-outs --------------------------------------------------------------------------------------------------
 
 
-def test_a_transaction_that_is_open_for_too_long_is_aborted_at_the_next_check():  # KAFKA-6119, B013
+def test_a_transaction_that_is_open_for_too_long_is_aborted_at_the_next_check():
+    """B013 (KAFKA-6119): a timeout did not fence the producer."""
     runtime, producer = with_open_transaction()
 
     runtime.advance(TIMEOUT_MS)
@@ -67,7 +68,8 @@ def test_a_prepared_commit_is_never_aborted():  # streamline aborts it
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_timeout_raises_the_epoch_once(version):  # KAFKA-19367
+def test_a_timeout_raises_the_epoch_once(version):
+    """B004 (KAFKA-19367): it was raised twice."""
     runtime, _ = with_open_transaction(transaction_version=version)
     runtime.advance(TIMEOUT_MS + 2 * CHECK_MS)
     runtime.write_markers()
