@@ -172,7 +172,6 @@ REST = (
     _known("ApiVersions", UNKNOWN_VERSION, "versions that nobody has", "*.bytes/api_keys/*", theirs="missing"),
     _known("ApiVersions", FEATURES, "*", "*/supported_features/*", ours="missing", versions="3+"),
     _known("ApiVersions", FEATURES, "*", "*/finalized_features/*", ours="missing", versions="3+"),
-    _known("ApiVersions", FEATURES, "*", "*/finalized_features_epoch", theirs="<count>", ours="-1", versions="3+"),
     _known("ApiVersions", OWN_FEATURE, "*", "*/supported_features/exactlog.append", theirs="missing", versions="3+"),
     _known("FindCoordinator", WORDS, "*", "*/coordinators/*/error_message", theirs="", ours="<text>", versions="4+"),
     _known("JoinGroup", CRASH, "protocols twice", "1.JoinGroup", theirs="no answer", versions="0-3"),

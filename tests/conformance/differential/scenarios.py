@@ -9,6 +9,7 @@ from tests.conformance.differential import (
     scenarios_of_produce,
     scenarios_of_reading,
     scenarios_of_topics,
+    scenarios_of_transactional_groups,
     scenarios_of_transactional_reading,
     scenarios_of_transactions,
 )
@@ -23,6 +24,7 @@ MODULES = (
     scenarios_of_produce,
     scenarios_of_reading,
     scenarios_of_topics,
+    scenarios_of_transactional_groups,
     scenarios_of_transactional_reading,
     scenarios_of_transactions,
 )

@@ -4,26 +4,13 @@ from msgspec.structs import replace
 
 from exactlog.core.codec.compression import Compression
 from exactlog.core.protocol.api_keys import ApiKey
-from exactlog.core.protocol.messages.delete_groups import DeleteGroupsRequest
 from exactlog.core.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from exactlog.core.protocol.messages.describe_groups import DescribeGroupsRequest
 from exactlog.core.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from exactlog.core.protocol.messages.list_groups import ListGroupsRequest
 from exactlog.core.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from exactlog.core.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from exactlog.core.protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from exactlog.core.record.batch_builder import NewRecord, build_batch
 from tests.conformance.differential.scenario import scenario
 from tests.conformance.differential.scenarios_of_transactions import (
@@ -36,7 +23,7 @@ from tests.conformance.differential.scenarios_of_transactions import (
     read_offsets,
 )
 from tests.conformance.differential.transaction import ABORT, ADDED_BEFORE, COMMIT, Transaction, markers_request
-from tests.support.raw_client import batch_of, fetch_request, offsets_and_values
+from tests.support.raw_client import batch_of, fetch_request
 
 TIME = 1_700_000_000_000
 LATEST, EARLIEST, GREATEST = -1, -2, -3
@@ -245,118 +232,6 @@ def a_transaction_without_an_answer(peer):
     peer.ask(transaction.describe_request())
 
 
-# --- groups ---------------------------------------------------------------------------------------------------------
-
-
-def _pending(peer, *, plain=None):
-    """A group with an offset that waits for a transaction, and maybe one that does not."""
-    transaction, group = Transaction(peer).init(), peer.name("group")
-    if plain is not None:
-        peer.commit(group, transaction.topic, plain, partition=1)
-    return transaction.commit_offset(group, 7), group
-
-
-@scenario(ApiKey.DELETE_GROUPS)
-def groups_with_pending_offsets_deleted(peer):
-    for number, plain in enumerate((None, 3)):
-        peer.begin(f"{number} offsets that wait for nothing")
-        transaction, group = _pending(peer, plain=plain)
-        peer.ask(DescribeGroupsRequest(groups=(group,)))
-        peer.ask(DeleteGroupsRequest(groups_names=(group,)))
-        read_offsets(transaction, group)
-        transaction.end(COMMIT)
-        read_offsets(transaction, group)
-        peer.ask(DescribeGroupsRequest(groups=(group,)))
-        peer.ask(DeleteGroupsRequest(groups_names=(group,)))
-        read_offsets(transaction, group)
-
-
-@scenario(ApiKey.LIST_GROUPS)
-def groups_with_pending_offsets_listed(peer):
-    transaction, group = _pending(peer)
-    peer.ask(ListGroupsRequest())
-    peer.ask(DescribeGroupsRequest(groups=(group,)))
-    transaction.end(ABORT)
-    peer.ask(ListGroupsRequest())
-    peer.ask(DescribeGroupsRequest(groups=(group,)))
-
-
-@scenario(ApiKey.OFFSET_DELETE)
-def pending_offsets_deleted(peer):
-    transaction, group = _pending(peer, plain=3)
-    parts = tuple(OffsetDeleteRequestPartition(partition_index=index) for index in (0, 1, 2))
-    of_topic = OffsetDeleteRequestTopic(name=transaction.topic.name, partitions=parts)
-    peer.ask(OffsetDeleteRequest(group_id=group, topics=(of_topic,)))
-    read_offsets(transaction, group)
-    transaction.end(COMMIT)
-    read_offsets(transaction, group)
-
-
-@scenario(ApiKey.TXN_OFFSET_COMMIT)
-def a_plain_commit_while_one_is_pending(peer):
-    for outcome in (COMMIT, ABORT):
-        peer.begin(f"commit {outcome}")
-        transaction, group = _pending(peer)
-        peer.commit(group, transaction.topic, 5)
-        read_offsets(transaction, group)
-        transaction.end(outcome)
-        read_offsets(transaction, group)
-
-
-@scenario(ApiKey.TXN_OFFSET_COMMIT)
-def two_transactions_commit_the_same_partition(peer):
-    one, group = _pending(peer)
-    other = Transaction(peer, "other").init().commit_offset(group, 9)
-    for transaction, outcome in ((other, COMMIT), (one, COMMIT)):
-        transaction.end(outcome)
-        read_offsets(transaction, group)
-
-
-@scenario(ApiKey.TXN_OFFSET_COMMIT)
-def an_offset_that_is_committed_twice_in_a_transaction(peer):
-    transaction, group = _pending(peer)
-    transaction.commit_offset(group, 3)
-    read_offsets(transaction, group)
-    transaction.end(COMMIT)
-    read_offsets(transaction, group)
-
-
-@scenario(ApiKey.TXN_OFFSET_COMMIT, "3+")
-def who_may_commit_with_a_transaction(peer):
-    transaction, member = Transaction(peer).init(), peer.member(peer.name("group"), instance="one")
-    transaction.add_offsets(member.group)
-    for generation, member_id, instance in (
-        (member.generation, member.member_id, "one"),
-        (member.generation, member.member_id, None),
-        (member.generation, member.member_id, "other"),
-        (member.generation, "nobody", "one"),
-        (member.generation + 1, member.member_id, "one"),
-        (member.generation - 1, member.member_id, None),
-        (-1, member.member_id, None),
-        (-1, "", None),
-        (member.generation, "", None),
-        (member.generation, "nobody", None),
-        (-2, "", None),
-    ):
-        fields = {
-            "generation_id_or_member_epoch": generation,
-            "member_id": member_id,
-            "group_instance_id": instance,
-        }
-        peer.ask(transaction.offsets_request(member.group, (0, 3), **fields))
-
-
-@scenario(ApiKey.TXN_OFFSET_COMMIT, "3+")
-def a_transactional_commit_before_the_assignment(peer):
-    transaction, group = Transaction(peer).init(), peer.name("group")
-    joined = peer.joined(group)
-    transaction.add_offsets(group)
-    fields = {"generation_id_or_member_epoch": joined.generation_id, "member_id": joined.member_id}
-    peer.ask(transaction.offsets_request(group, (0, 3), **fields))
-    transaction.end(COMMIT)
-    read_offsets(transaction, group)
-
-
 # --- what ends transactions from outside -----------------------------------------------------------------------------
 
 
@@ -444,58 +319,3 @@ def a_compressed_transaction(peer):
     transaction.end(ABORT)
     for offset in (0, 1, 2, 3):
         peer.ask(fetch_request(transaction.topic, offset, isolation_level=COMMITTED))
-
-
-# --- a crash --------------------------------------------------------------------------------------------------------
-
-
-def after_a_crash(peer):
-    """What was open goes on; leader epochs are higher."""
-    ongoing, old = Transaction(peer, "open").init().write(b"a", b"b"), Transaction(peer, "old").init()
-    old.add(0).write(b"c", version=ADDED_BEFORE)
-    ended = Transaction(peer, "ended").init().write(b"d").end(ABORT)
-    pending, group = _pending(peer, plain=3)
-    again = ongoing.produce_request(b"a", b"b", sequence=0)
-    topic, epoch = ongoing.topic, peer.epoch()
-    peer.kill_and_restart(topic)
-    for transaction in (ongoing, old, ended, pending):
-        peer.until(lambda of=transaction: of.described().error_code == 0)
-        peer.ask(transaction.describe_request())
-    peer.about("after a crash, producers")
-    peer.take_down("DescribeProducers", _without_coordinator_epochs(peer.quietly(producers_request(ongoing), 0)))
-    peer.about("after a crash, leader epochs")
-    for leader_epoch in (epoch, epoch + 100):
-        fetch = fetch_request(topic, 0, leader_epoch=leader_epoch)
-        peer.take_down("Fetch", peer.quietly(fetch, 12).responses[0].partitions[0].error_code)
-        part = ListOffsetsPartition(partition_index=0, timestamp=LATEST, current_leader_epoch=leader_epoch)
-        request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic.name, partitions=(part,)),))
-        peer.take_down("ListOffsets", peer.quietly(request).topics[0].partitions[0].error_code)
-        part = OffsetForLeaderPartition(partition=0, current_leader_epoch=leader_epoch, leader_epoch=epoch)
-        request = OffsetForLeaderEpochRequest(
-            replica_id=-1, topics=(OffsetForLeaderTopic(topic=topic.name, partitions=(part,)),)
-        )
-        peer.take_down("OffsetForLeaderEpoch", peer.quietly(request).topics[0].partitions[0].error_code)
-    peer.about("after a crash, the transactions")
-    read(ongoing)
-    answer = peer.quietly(again, 12).responses[0].partition_responses[0]
-    peer.take_down("again", (answer.error_code, answer.base_offset))
-    read_offsets(pending, group)
-    ongoing.write(b"e").end(COMMIT)
-    old.end(ABORT, version=4)
-    pending.end(COMMIT)
-    ended.write(b"f").end(COMMIT)
-    read_offsets(pending, group)
-    answer = peer.quietly(fetch_request(topic, 0, isolation_level=COMMITTED), 12).responses[0].partitions[0]
-    aborted = sorted(
-        (found.first_offset, found.producer_id == old.identity.producer_id) for found in answer.aborted_transactions
-    )
-    peer.take_down("aborted", (aborted, offsets_and_values(answer.records)[:3], answer.last_stable_offset))
-
-
-def _without_coordinator_epochs(answer):
-    """What is known of producers after a crash; a coordinator may have an epoch of its own for each start."""
-    return [
-        (producer.producer_epoch, producer.last_sequence, producer.current_txn_start_offset)
-        for part in answer.topics[0].partitions
-        for producer in sorted(part.active_producers, key=lambda producer: producer.producer_id)
-    ]

@@ -9,6 +9,7 @@ import pytest
 from exactlog.core.codec.message_codec import encode_bytes
 from exactlog.core.protocol.api_keys import ApiKey
 from exactlog.core.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from exactlog.core.protocol.messages.describe_transactions import DescribedTransaction, TransactionTopic
 from exactlog.core.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from exactlog.core.protocol.messages.metadata import (
     MetadataRequest,
@@ -18,6 +19,7 @@ from exactlog.core.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from exactlog.core.protocol.messages.produce import PartitionProduceResponse
+from exactlog.core.record.control_record_format import TransactionMarker, build_marker_batch
 from tests.conformance.differential.comparison import MISSING, Comparison, Difference
 from tests.conformance.differential.hostile import mutations
 from tests.conformance.differential.known_differences import KnownDifference
@@ -144,6 +146,25 @@ def test_topics_of_other_scenarios_are_left_out_unless_somebody_asked_for_them()
         "~mine",
         "dabcdef-2-0-other",
     ]
+
+
+@pytest.mark.parametrize(("epoch", "told"), [(5, 0), (7, 2)])
+def test_markers_carry_the_epoch_of_their_coordinator_as_counted_from_the_present_one(epoch, told):
+    marker = TransactionMarker(is_commit=True, coordinator_epoch=epoch)
+    batch = build_marker_batch(marker, producer_id=9, producer_epoch=1, timestamp_ms=1)
+    answer = FetchResponse(responses=(FetchableTopicResponse(partitions=(PartitionData(records=batch),)),))
+
+    (topic,) = Normaliser(own={}, epoch=3, coordinator_epoch=5, prefix="d").tree(answer)["responses"].values()
+
+    (record,) = topic["partitions"]["0"]["records"]["0"]["records"].values()
+    assert (record["key"], record["value"]) == (b"\0\0\0\1", b"\0\0\0\0\0%c" % told)
+
+
+def test_the_partitions_of_a_transaction_are_a_set_and_internal_topics_are_among_them():
+    topics = (TransactionTopic(topic="__consumer_offsets", partitions=(2, 0)),)
+    form = normaliser().tree(DescribedTransaction(transactional_id="one", topics=topics))
+
+    assert form["topics"] == {"__consumer_offsets": {"topic": "__consumer_offsets", "partitions": {"0": 0, "1": 2}}}
 
 
 def test_two_of_a_name_are_two():
