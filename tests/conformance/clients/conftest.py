@@ -13,6 +13,7 @@ from tests.conformance.clients.face import Membership
 from tests.conformance.clients.kafka_python_adapter import kafka
 from tests.conformance.clients.members import Members
 from tests.peers.gate import skip_without_peer
+from tests.support.broker_fixtures import exactlog_broker  # noqa: F401  a fixture
 
 BROKER_MARKS = {"exactlog": (), "apache-kafka": (pytest.mark.peer,)}
 

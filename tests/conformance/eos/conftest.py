@@ -5,6 +5,7 @@ import uuid
 import pytest
 
 from tests.conformance.eos.faces import ALL, FACES, Judge, Shop
+from tests.support.broker_fixtures import exactlog_broker  # noqa: F401  a fixture
 from tests.support.raw_client import RawClient
 from tests.support.raw_groups import Member
 
