@@ -1,14 +1,11 @@
 """Sums over the flights in transactions: the worker is killed three times, the broker once, and every sum is right."""
 
 import json
-import subprocess
-import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -18,6 +15,7 @@ from demo.flight_table import Flight
 from demo.group_reading import Committed, wait_until
 from demo.served_broker import ServedBroker
 from demo.story import DemoFailedError, Story
+from demo.talking_program import TalkingProgram
 
 GROUP: Final = "delay-statistics"
 SUMS_TOPIC: Final = "carrier-delays"
@@ -43,7 +41,7 @@ class ExactlyOnce(NamedTuple):
     broker_away_seconds: float
 
 
-class RunningWorker:
+class RunningWorker(TalkingProgram):
     """A worker, and what it has told.
 
     Attributes:
@@ -54,44 +52,18 @@ class RunningWorker:
     def __init__(self, address: str, *, hold_at: int | None = None) -> None:
         self.committed: list[int] = []
         self.held = 0
-        command = [sys.executable, "-m", "demo.delay_worker", address, TOPIC, SUMS_TOPIC, GROUP]
-        if hold_at is not None:
-            command += ["--hold-at", str(hold_at)]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        self._listening = threading.Thread(target=self._listen, daemon=True)
-        self._listening.start()
+        hold = [] if hold_at is None else ["--hold-at", str(hold_at)]
+        super().__init__("demo.delay_worker", [address, TOPIC, SUMS_TOPIC, GROUP, *hold])
 
     def holds_or_has_ended(self) -> bool:
         """Whether nothing more is to be expected of it."""
-        return self.held > 0 or self._process.poll() is not None
+        return self.held > 0 or self.has_ended
 
-    def kill(self) -> None:
-        """SIGKILL: its transaction stays open, and it leaves no group."""
-        self._process.kill()
-        self._end()
-
-    def stop(self) -> None:
-        """SIGTERM, and SIGKILL when that does not help."""
-        self._process.terminate()
-        try:
-            self._process.wait(CLIENT_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._end()
-
-    def _end(self) -> None:
-        self._process.wait()
-        self._listening.join()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            told = json.loads(line)
-            self.held = told.get("held", self.held)
-            if "committed" in told:
-                self.committed.append(told["committed"])
+    def on_told(self, told: dict[str, Any]) -> None:
+        """It has committed a transaction, or holds one."""
+        self.held = told.get("held", self.held)
+        if "committed" in told:
+            self.committed.append(told["committed"])
 
 
 class Supervisor:

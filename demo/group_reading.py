@@ -1,15 +1,11 @@
 """Two members of one consumer group read the flights; one is killed, the other takes over where it had committed."""
 
-import json
-import subprocess
-import sys
-import threading
 import time
 import zlib
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -19,6 +15,7 @@ from demo.flight_table import Flight
 from demo.group_member import NOTE
 from demo.served_broker import ServedBroker
 from demo.story import DemoFailedError, Story
+from demo.talking_program import TalkingProgram
 
 GROUP: Final = "flight-readers"
 KILL_AFTER: Final = 0.3
@@ -36,48 +33,21 @@ class GroupReading(NamedTuple):
     away_seconds: float
 
 
-class GroupMember:
+class GroupMember(TalkingProgram):
     """A member, and what it was assigned last."""
 
     def __init__(self, address: str, notes: Path) -> None:
         self.notes = notes
         self.assigned: list[int] = []
-        command = [sys.executable, "-m", "demo.group_member", address, TOPIC, GROUP, str(notes)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._listening = threading.Thread(target=self._listen, daemon=True)
-        self._listening.start()
+        super().__init__("demo.group_member", [address, TOPIC, GROUP, str(notes)])
 
     def start_reading(self) -> None:
         """Tell it to."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
+        self.say("go")
 
-    def kill(self) -> None:
-        """SIGKILL: it leaves no group and commits nothing more."""
-        self._process.kill()
-        self._end()
-
-    def stop(self) -> None:
-        """SIGTERM, and SIGKILL when that does not help."""
-        self._process.terminate()
-        try:
-            self._process.wait(CLIENT_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-        self._end()
-
-    def _end(self) -> None:
-        self._process.wait()
-        self._listening.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-    def _listen(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self.assigned = json.loads(line)["assigned"]
+    def on_told(self, told: dict[str, Any]) -> None:
+        """It was assigned other partitions."""
+        self.assigned = told["assigned"]
 
 
 def read_as_group(

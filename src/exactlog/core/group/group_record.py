@@ -26,6 +26,7 @@ from exactlog.core.group.offset_commit_format import (
     encode_offset_commit_key,
 )
 from exactlog.core.group.requests import CommittedOffset
+from exactlog.core.model.decisions import UnknownRecord
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.ids import TopicPartition
 
@@ -62,21 +63,6 @@ class GroupMetadataRecord(Struct, frozen=True):
     def encode_value(self) -> bytes | None:
         """The record's value; None is a tombstone."""
         return None if self.metadata is None else encode_group_metadata(self.metadata)
-
-
-class UnknownRecord(Struct, frozen=True):
-    """A record of a kind that is not ours: kept for whoever knows it, and not looked into."""
-
-    key: bytes
-    value: bytes | None
-
-    def encode_key(self) -> bytes:
-        """The record's key."""
-        return self.key
-
-    def encode_value(self) -> bytes | None:
-        """The record's value; None is a tombstone."""
-        return self.value
 
 
 GroupRecord: TypeAlias = OffsetCommitRecord | GroupMetadataRecord | UnknownRecord

@@ -5,9 +5,10 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from exactlog.core.group.group_metadata_format import GroupMetadata
-from exactlog.core.group.group_record import GroupMetadataRecord, GroupRecord, OffsetCommitRecord, UnknownRecord
+from exactlog.core.group.group_record import GroupMetadataRecord, GroupRecord, OffsetCommitRecord
 from exactlog.core.group.pending_offsets import PendingOffsets
 from exactlog.core.group.requests import CommittedOffset
+from exactlog.core.model.decisions import UnknownRecord
 from exactlog.core.model.ids import ProducerId, TopicPartition
 
 K = TypeVar("K")

@@ -21,13 +21,7 @@ from exactlog.core.group.committed_offsets import (
     expire_offsets,
 )
 from exactlog.core.group.draft import Draft
-from exactlog.core.group.group_record import (
-    GroupMetadataRecord,
-    GroupRecord,
-    OffsetCommitRecord,
-    UnknownRecord,
-    decode_record,
-)
+from exactlog.core.group.group_record import GroupMetadataRecord, GroupRecord, OffsetCommitRecord, decode_record
 from exactlog.core.group.group_table import GroupTable
 from exactlog.core.group.joining import join
 from exactlog.core.group.limits import GroupLimits
@@ -57,7 +51,7 @@ from exactlog.core.group.requests import (
     TransactionalCommitRequest,
 )
 from exactlog.core.group.timer_keys import JoinTimer, SessionTimer, SyncTimer
-from exactlog.core.model.decisions import CoordinatorRecord, Decision, Waiter
+from exactlog.core.model.decisions import CoordinatorRecord, Decision, UnknownRecord, Waiter
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.ids import ZERO_UUID, ProducerId, TopicPartition

@@ -33,6 +33,21 @@ class CoordinatorRecord(Protocol):
         """The record's value; None says that the key is no more."""
 
 
+class UnknownRecord(Struct, frozen=True):
+    """A record of a kind that is not ours: kept for whoever knows it, and not looked into."""
+
+    key: bytes
+    value: bytes | None
+
+    def encode_key(self) -> bytes:
+        """The record's key."""
+        return self.key
+
+    def encode_value(self) -> bytes | None:
+        """The record's value; None is a tombstone."""
+        return self.value
+
+
 class Answer(Struct, frozen=True):
     """What somebody is to be told."""
 

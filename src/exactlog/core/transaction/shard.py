@@ -8,7 +8,7 @@ Where a round fails, `reset` goes back to what is committed.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
-from exactlog.core.model.decisions import CoordinatorRecord, Decision, Waiter
+from exactlog.core.model.decisions import CoordinatorRecord, Decision, UnknownRecord, Waiter
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.ids import ProducerEpoch, ProducerId, TopicPartition
@@ -30,12 +30,7 @@ from exactlog.core.transaction.requests import (
 )
 from exactlog.core.transaction.states import TransactionState
 from exactlog.core.transaction.timer_keys import ExpiryCheck, ParkTimer, TimeoutCheck
-from exactlog.core.transaction.transaction_record import (
-    AnyTransactionRecord,
-    TransactionRecord,
-    UnknownRecord,
-    decode_record,
-)
+from exactlog.core.transaction.transaction_record import AnyTransactionRecord, TransactionRecord, decode_record
 from exactlog.core.transaction.transaction_table import TransactionTable
 
 __all__ = ["TransactionLimits", "TransactionShard"]

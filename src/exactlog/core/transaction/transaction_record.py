@@ -5,6 +5,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from exactlog.core.model.decisions import UnknownRecord
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.transaction.entry import TransactionEntry
 from exactlog.core.transaction.transaction_state_format import (
@@ -31,21 +32,6 @@ class TransactionRecord(Struct, frozen=True):
     def encode_value(self) -> bytes | None:
         """The record's value; None is a tombstone."""
         return None if self.entry is None else encode_transaction_value(self.entry)
-
-
-class UnknownRecord(Struct, frozen=True):
-    """A record of a kind that is not ours: kept for whoever knows it, and not looked into."""
-
-    key: bytes
-    value: bytes | None
-
-    def encode_key(self) -> bytes:
-        """The record's key."""
-        return self.key
-
-    def encode_value(self) -> bytes | None:
-        """The record's value; None is a tombstone."""
-        return self.value
 
 
 AnyTransactionRecord: TypeAlias = TransactionRecord | UnknownRecord

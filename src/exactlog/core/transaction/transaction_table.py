@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, KeysView, ValuesView
 
+from exactlog.core.model.decisions import UnknownRecord
 from exactlog.core.model.ids import ProducerId
 from exactlog.core.transaction.entry import TransactionEntry
-from exactlog.core.transaction.transaction_record import AnyTransactionRecord, TransactionRecord, UnknownRecord
+from exactlog.core.transaction.transaction_record import AnyTransactionRecord, TransactionRecord
 
 
 class TransactionTable:

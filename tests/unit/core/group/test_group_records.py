@@ -5,8 +5,9 @@ from uuid import UUID
 import pytest
 
 from exactlog.core.group.group_metadata_format import GroupMetadata, GroupMetadataMember
-from exactlog.core.group.group_record import GroupMetadataRecord, OffsetCommitRecord, UnknownRecord, decode_record
+from exactlog.core.group.group_record import GroupMetadataRecord, OffsetCommitRecord, decode_record
 from exactlog.core.group.requests import CommittedOffset
+from exactlog.core.model.decisions import UnknownRecord
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.ids import TopicPartition
 

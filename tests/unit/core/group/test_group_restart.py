@@ -2,10 +2,9 @@
 
 import pytest
 
-from exactlog.core.group.group_record import UnknownRecord
 from exactlog.core.group.requests import Client
 from exactlog.core.group.timer_keys import SessionTimer
-from exactlog.core.model.decisions import Decision
+from exactlog.core.model.decisions import Decision, UnknownRecord
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
 from tests.support.group_runtime import SESSION_MS, GroupRuntime

@@ -2,10 +2,10 @@
 
 import pytest
 
+from exactlog.core.model.decisions import UnknownRecord
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DecodeError, InvariantError
 from exactlog.core.model.ids import TopicPartition
-from exactlog.core.transaction.transaction_record import UnknownRecord
 from tests.support.transaction_runtime import BILLS, ID, ORDERS, START_MS, TransactionRuntime, identity
 
 

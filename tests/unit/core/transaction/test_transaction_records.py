@@ -3,11 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+from exactlog.core.model.decisions import UnknownRecord
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from exactlog.core.transaction.entry import TransactionEntry
 from exactlog.core.transaction.states import TransactionState
-from exactlog.core.transaction.transaction_record import TransactionRecord, UnknownRecord, decode_record
+from exactlog.core.transaction.transaction_record import TransactionRecord, decode_record
 
 KEY = "000000087061796d656e7473"
 BEGINNING = "00000000ee6b280100070000ea6001"
