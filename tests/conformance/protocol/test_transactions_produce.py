@@ -3,6 +3,7 @@
 import pytest
 
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from exactlog.core.protocol.messages.produce import ProduceRequest
 from tests.support.isolated_reader import COMMITTED, aborted_of, read_on, values
 from tests.support.raw_client import batch_of, sequenced
@@ -189,3 +190,27 @@ def test_with_an_epoch_for_each_transaction_the_first_batch_that_is_seen_must_be
     assert producer.produce((topic, 0, b"overtakes"), version=12) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
     producer.add((topic, 0))
     assert producer.produce((topic, 0, b"what came before is forgotten"), version=11) == [ErrorCode.NONE]
+
+
+def test_what_is_sent_behind_the_end_without_waiting_is_no_part_of_what_ends(raw, topic, producer):
+    """Not even while what ends is still on its way to the disk."""
+    assert producer.add((topic, 0)) == [ErrorCode.NONE]
+    first = producer.request((topic, 0, b"first"))
+    end = producer.end_request(COMMIT)
+    add = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=producer.transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=(AddPartitionsToTxnTopic(name=topic.name, partitions=(0,)),),
+    )
+
+    raw.send_all((first, 11), (end, 4), (add, 3))
+    assert produced(raw.receive()) == [ErrorCode.NONE]
+    assert raw.receive().error_code == 0
+    (result,) = raw.receive().results_by_topic_v3_and_below
+    assert [part.partition_error_code for part in result.results_by_partition] == [ErrorCode.NONE]
+    assert producer.produce((topic, 0, b"second"), version=11) == [ErrorCode.NONE]
+
+    assert read_committed(raw, topic) == [b"first"]
+    assert producer.end(ABORT, version=4) is ErrorCode.NONE
+    assert read_committed(raw, topic) == [b"first"]

@@ -318,19 +318,23 @@ _Settling = Callable[[Callable[[ErrorCode], None]], None]
 class _EndOfTransaction:
     """A transaction that is to end, once what was written in it is committed."""
 
-    __slots__ = ("_missing", "_request", "_runner", "_waiter")
+    __slots__ = ("_has_to_wait", "_missing", "_request", "_runner", "_waiter")
 
     def __init__(self, runner: TransactionRunner, request: EndRequest, waiter: Waiter) -> None:
         self._runner = runner
         self._request = request
         self._waiter = waiter
         self._missing = 1
+        self._has_to_wait = False
 
     def wait(self, settling: Sequence[_Settling]) -> None:
         """Waits for all of them. What a round refuses was answered with an error: it is not part of what ends."""
         self._missing += len(settling)
         for settle in settling:
             settle(self._one_is_settled)
+        if self._missing > 1:
+            self._has_to_wait = True
+            self._runner.machine.expect_end(self._request.transactional_id)
         self._one_is_settled(ErrorCode.NONE)
 
     def _one_is_settled(self, _: ErrorCode) -> None:
@@ -340,7 +344,7 @@ class _EndOfTransaction:
 
     def _decide(self, shard: TransactionShard, now_ms: int) -> Decision:
         END_BEFORE_PREPARE.reach()
-        return shard.end(self._request, self._waiter, now_ms=now_ms)
+        return shard.end(self._request, self._waiter, was_expected=self._has_to_wait, now_ms=now_ms)
 
 
 class _OneWaiter:

@@ -1,4 +1,4 @@
-"""Requests that wait until the markers of the transaction before are written."""
+"""Requests that wait until the transaction before is over: its end decided, and its markers written."""
 
 from collections.abc import Iterator
 
@@ -51,7 +51,7 @@ class Parking:
         return list(of_id.values())
 
     def transactional_ids(self) -> list[str]:
-        """Whose markers are waited for."""
+        """For whose transaction to be over somebody waits."""
         return list(self._parked)
 
     def __iter__(self) -> Iterator[Parked]:

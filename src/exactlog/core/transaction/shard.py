@@ -6,6 +6,7 @@ decision before it asks for another one, and replays them as committed once they
 Where a round fails, `reset` goes back to what is committed.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from exactlog.core.model.decisions import CoordinatorRecord, Decision, UnknownRecord, Waiter
@@ -59,6 +60,8 @@ class TransactionShard:
         self._parking = Parking()
         self._marking: dict[str, TransactionEntry] = {}
         """Prepared entries, as head and committed have them, whose markers somebody writes or is to write."""
+        self._ending: Counter[str] = Counter()
+        """How many ends of an id's transaction wait until they can be decided."""
 
     # --- what producers ask -------------------------------------------------------------------------------------
 
@@ -69,23 +72,48 @@ class TransactionShard:
         return draft.decision()
 
     def add_partitions(self, request: AddPartitionsRequest, waiter: Waiter, *, now_ms: int) -> Decision:
-        """AddPartitionsToTxn and its like: an `ErrorAnswer`, now or when the markers of the one before are written."""
+        """AddPartitionsToTxn and its like: an `ErrorAnswer`, now or when the transaction before is over."""
         draft = self._draft(now_ms)
-        error = add_partitions(request, draft)
+        error = None if request.transactional_id in self._ending else add_partitions(request, draft)
         if error is None and not self._parking.park(request, waiter, draft):
             error = ErrorCode.CONCURRENT_TRANSACTIONS
         if error is not None:
             self._tell(Parked(request, waiter), error, draft)
         return draft.decision()
 
-    def end(self, request: EndRequest, waiter: Waiter, *, now_ms: int) -> Decision:
+    def end(self, request: EndRequest, waiter: Waiter, *, was_expected: bool = False, now_ms: int) -> Decision:
         """EndTxn: an `EndAnswer`.
 
-        Ask only once all that was added to the transaction, its data included, is committed.
+        Ask only once all that was added to the transaction, its data included, is committed; where that takes time, say
+        `expect_end` first.
         """
         draft = self._draft(now_ms)
         draft.answer(waiter, end_transaction(request, draft))
+        if was_expected:
+            self._end_is_decided(request.transactional_id, draft)
         return draft.decision()
+
+    def expect_end(self, transactional_id: str) -> None:
+        """An `end` comes as soon as it can be decided: what comes meanwhile for the id waits, and is not part of it."""
+        self._ending[transactional_id] += 1
+
+    def _end_is_decided(self, transactional_id: str, draft: Draft) -> None:
+        self._ending[transactional_id] -= 1
+        if not self._ending[transactional_id]:
+            del self._ending[transactional_id]
+        entry = draft.entry(transactional_id)
+        if entry is None or not entry.state.is_prepared:
+            self._let_go_on(transactional_id, draft)
+
+    def _let_go_on(self, transactional_id: str, draft: Draft) -> None:
+        """Who waited until the transaction before was over goes on, unless another end has come meanwhile."""
+        if transactional_id in self._ending:
+            return
+        for parked in self._parking.leave_all(transactional_id, draft):
+            error = add_partitions(parked.request, draft)
+            if error is None:
+                raise InvariantError(f"transactional id {transactional_id}: over, and still prepared")
+            self._tell(parked, error, draft)
 
     # --- what happens without being asked -----------------------------------------------------------------------
 
@@ -99,11 +127,7 @@ class TransactionShard:
         if entry is not None and is_it and entry.state.is_prepared:
             self._marking.pop(transactional_id, None)
             draft.put(complete(entry, now_ms=now_ms))
-            for parked in self._parking.leave_all(transactional_id, draft):
-                error = add_partitions(parked.request, draft)
-                if error is None:
-                    raise InvariantError(f"transactional id {transactional_id}: complete, and still prepared")
-                self._tell(parked, error, draft)
+            self._let_go_on(transactional_id, draft)
         return draft.decision()
 
     def time_out(self, key: Hashable, *, now_ms: int) -> Decision:
