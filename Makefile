@@ -78,7 +78,9 @@ docs: $(VENV)/.dev ## write the generated parts of the documentation anew
 lock: $(VENV)/.run ## pin the newest allowed versions in requirements/
 	@$(PIP) install uv
 	@$(BIN)/uv pip compile $(UV_FLAGS) --extra kafka pyproject.toml requirements/build.in -o requirements/run.txt
-	@$(BIN)/uv pip compile $(UV_FLAGS) --extra kafka --extra speed --group dev -c requirements/run.txt \
+	@$(BIN)/uv pip compile $(UV_FLAGS) --extra kafka --extra spark --extra lakehouse -c requirements/run.txt \
+		pyproject.toml requirements/build.in -o requirements/spark.txt
+	@$(BIN)/uv pip compile $(UV_FLAGS) --all-extras --group dev -c requirements/spark.txt \
 		pyproject.toml requirements/build.in -o requirements/dev.txt
 
 .PHONY: clean
@@ -106,6 +108,11 @@ $(VENV)/.run: requirements/run.txt pyproject.toml | $(VENV)/bin/python
 	@echo "Installing exactlog and what it needs into $(VENV)"
 	@$(PIP) install --require-hashes -r requirements/run.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.spark: requirements/spark.txt $(VENV)/.run
+	@echo "Installing Spark and the lakehouse libraries into $(VENV)"
+	@$(PIP) install --require-hashes -r requirements/spark.txt
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
