@@ -55,14 +55,39 @@ STORAGE_STEPS_WITHOUT_SYNCS = {  # there, versions follow by the clock
     "storage.publish.after_link": 6,
     "storage.publish.after_unlink": 6,
 }
+STORAGE_STEPS_WITH_JOURNAL = {
+    "storage.round.before_write": 150,
+    "storage.round.after_segment_write": 150,
+    "storage.journal.before_write": 30,
+    "storage.journal.after_write": 30,
+    "storage.journal.after_sync": 30,
+    "storage.publish.after_write": 6,
+    "storage.publish.before_link": 6,
+    "storage.publish.after_link": 6,
+    "storage.publish.after_unlink": 6,
+}
 BETWEEN_AT_MAX = 40
 POWER_CUT = "power cut"
-MODES = ("commit", "none", "interval")
-"""Of flushing, for brokers that are killed while the machine runs on; the power goes in `commit` only."""
+JOURNAL = "journal"
+POWER_CUT_JOURNAL = "power cut, journal"
+MODES = ("commit", "none", "interval", JOURNAL)
+"""Of flushing, for brokers that are killed while the machine runs on; the power goes where rounds are synced."""
+
+
+def is_journaled(how):
+    return how in (JOURNAL, POWER_CUT_JOURNAL)
+
+
+def settings_of(how):
+    """How such a broker makes its rounds durable."""
+    mode = how if how in ("none", "interval") else "commit"
+    return {"flush.mode": mode, "commit.engine": "journal" if is_journaled(how) else "files"}
 
 
 def steps_of(how):
     """The points where such a broker may die, and up to which time."""
+    if is_journaled(how):
+        return STEPS | STORAGE_STEPS_WITH_JOURNAL
     return STEPS | (STORAGE_STEPS_WITHOUT_SYNCS if how in ("none", "interval") else STORAGE_STEPS)
 
 
@@ -81,16 +106,16 @@ def death_at(point, how):
 def broker_in(directory, how, deaths, *, seed=0):
     chance = Random(seed)
     order = Random(seed) if seed % 4 else None
-    if how == POWER_CUT:
+    if how in (POWER_CUT, POWER_CUT_JOURNAL):
         return DyingBroker(
             directory,
             deaths=deaths,
             leave=lambda files: files.after_power_cut(chance if chance.random() < 0.8 else None),
             is_power_cut=True,
             order=order,
-            **{"flush.mode": "commit"},
+            **settings_of(how),
         )
-    return DyingBroker(directory, deaths=deaths, leave=FailingFilesystem.after_kill, order=order, **{"flush.mode": how})
+    return DyingBroker(directory, deaths=deaths, leave=FailingFilesystem.after_kill, order=order, **settings_of(how))
 
 
 def workload(seed, **fields):
@@ -119,11 +144,15 @@ def check_lives(tmp_path, how, deaths, *, seed, after_crash=None, **fields):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("point", STEPS | STORAGE_STEPS)
-def test_a_power_cut_at_each_step_leaves_every_transaction_whole_or_not_at_all(tmp_path, point):
-    death = death_at(point, POWER_CUT)
+@pytest.mark.parametrize(
+    ("point", "how"),
+    [(point, POWER_CUT) for point in STEPS | STORAGE_STEPS]
+    + [(point, POWER_CUT_JOURNAL) for point in STEPS | STORAGE_STEPS_WITH_JOURNAL],
+)
+def test_a_power_cut_at_each_step_leaves_every_transaction_whole_or_not_at_all(tmp_path, point, how):
+    death = death_at(point, how)
 
-    assert check_lives(tmp_path, POWER_CUT, [death], seed=death.at) == [death]
+    assert check_lives(tmp_path, how, [death], seed=death.at) == [death]
 
 
 @pytest.mark.slow
@@ -137,8 +166,9 @@ def test_a_round_that_reaches_some_of_its_partitions_leaves_every_transaction_wh
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("point", "how"),
-    [(point, MODES[number % 3]) for number, point in enumerate(STEPS)]
-    + [(point, MODES[1 + number % 2]) for number, point in enumerate(STORAGE_STEPS_WITHOUT_SYNCS)],
+    [(point, MODES[number % len(MODES)]) for number, point in enumerate(STEPS)]
+    + [(point, MODES[1 + number % 2]) for number, point in enumerate(STORAGE_STEPS_WITHOUT_SYNCS)]
+    + [(point, JOURNAL) for point in STORAGE_STEPS_WITH_JOURNAL],
 )
 def test_a_kill_at_each_step_leaves_every_transaction_whole_or_not_at_all(tmp_path, point, how):
     death = death_at(point, how)
@@ -151,7 +181,7 @@ def test_a_kill_at_each_step_leaves_every_transaction_whole_or_not_at_all(tmp_pa
 def test_deaths_one_after_the_other_leave_every_transaction_whole_or_not_at_all(tmp_path, seed):
     """Of all kinds, some of them while the broker is still busy with what the one before has left."""
     chance = Random(seed)
-    how = chance.choice([POWER_CUT, POWER_CUT, *MODES])
+    how = chance.choice([POWER_CUT, POWER_CUT_JOURNAL, *MODES])
     first = some_death(how, chance)
     if how == POWER_CUT and seed % 4 and chance.random() < 0.4:
         first = Death(BETWEEN_PARTITIONS, chance.randint(1, BETWEEN_AT_MAX))
@@ -174,7 +204,7 @@ def test_deaths_one_after_the_other_leave_every_transaction_whole_or_not_at_all(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [POWER_CUT, "none"])
+@pytest.mark.parametrize("how", [POWER_CUT, POWER_CUT_JOURNAL, "none"])
 def test_what_a_dead_broker_has_left_open_times_out(tmp_path, how):
     """Nobody needs to come by: after the timeout of the transactions none is open, whoever had it."""
     point = "txn.marker.after_all"
@@ -200,9 +230,9 @@ def test_what_a_dead_broker_has_left_open_times_out(tmp_path, how):
 # --- a process of its own -------------------------------------------------------------------------------------------
 
 
-def check_served_lives(tmp_path, flush_mode, deaths, *, seed, **fields):
+def check_served_lives(tmp_path, how, deaths, *, seed, **fields):
     """The same where the broker is a process, and the disk is one."""
-    with ServedDyingBroker(tmp_path, deaths=deaths, flush_mode=flush_mode) as broker:
+    with ServedDyingBroker(tmp_path, deaths=deaths, **settings_of(how)) as broker:
         system = DyingSystem(broker, transaction_version=1 + seed % 2)
         asked = workload(seed, **fields)
         groups = run(asked, system, tmp_path / "history.jsonl")
@@ -234,32 +264,34 @@ def check_ends(system, asked, groups):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("point", "flush_mode"),
-    [(point, MODES[number % 3]) for number, point in enumerate(STEPS)]
+    ("point", "how"),
+    [(point, MODES[number % len(MODES)]) for number, point in enumerate(STEPS)]
     + [
+        ("storage.journal.after_write", JOURNAL),
+        ("storage.journal.after_sync", JOURNAL),
         ("storage.round.after_segment_write", "none"),
         ("storage.publish.after_link", "commit"),
         ("storage.publish.after_link", "interval"),
         ("storage.checkpoint.after_rename", "commit"),
     ],
 )
-def test_sigkill_at_each_step_leaves_every_transaction_whole_or_not_at_all(tmp_path, point, flush_mode):
-    death = death_at(point, flush_mode)
+def test_sigkill_at_each_step_leaves_every_transaction_whole_or_not_at_all(tmp_path, point, how):
+    death = death_at(point, how)
 
-    assert check_served_lives(tmp_path, flush_mode, [death], seed=death.at) == [death]
+    assert check_served_lives(tmp_path, how, [death], seed=death.at) == [death]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_sigkills_one_after_the_other_leave_every_transaction_whole_or_not_at_all(tmp_path, seed):
     chance = Random(seed)
-    flush_mode = chance.choice(MODES)
-    first = some_death(flush_mode, chance)
-    second = some_death(flush_mode, chance)
+    how = chance.choice(MODES)
+    first = some_death(how, chance)
+    second = some_death(how, chance)
 
     died_at = check_served_lives(
         tmp_path,
-        flush_mode,
+        how,
         [first, Death(second.point, max(1, second.at // 8))],
         seed=seed,
         rounds=chance.choice([1, 2]),

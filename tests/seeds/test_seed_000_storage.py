@@ -115,7 +115,7 @@ def test_only_committed_offsets_are_read(filled):
     """`partitionLog.readRecords` somente expõe offsets ≤ `snapshot.LastCommittedOffset`."""
     filled.disk.append(filled.log, batch_of(b"not committed"))
     ((_, write),) = filled.disk.take_round()
-    filled.disk.engine._write_bytes(write)
+    filled.disk.engine._files.write_bytes(write)
 
     assert filled.log.table.freeze().last_offset == VERSIONS - 1
     content = filled.log.committed.read(VERSIONS, end_offset=1_000, bytes_max=1_000, at_least_one_batch=True)

@@ -55,8 +55,8 @@ class Dead(BaseException):
 class _DyingNode(Node):
     """A node on a disk that takes its time, so that rounds are as large as on a real one.
 
-    Where there is an `order`, rounds go from partition to partition in one that side by side they could take too, and
-    `between` is called between two partitions of a large one.
+    Where there is an `order`, and the engine is not atomic across partitions, rounds go from partition to partition in
+    one that side by side they could take too, and `between` is called between two partitions of a large one.
     """
 
     def __init__(self, config, *, order, between, **parts):
@@ -73,7 +73,7 @@ class _DyingNode(Node):
     def _commit(self, writes):
         if any(write.durable for write in writes):
             time.sleep(SYNC_SECONDS)
-        if self._order is None:
+        if self._order is None or self._parts.engine.is_atomic_across_partitions:
             return self._commit_really(writes)
         order = list(enumerate(writes))
         self._order.shuffle(order)
@@ -277,8 +277,8 @@ async def _open_all(services):
 class ServedDyingBroker:
     """The same as a process of its own, on real files, that dies by SIGKILL."""
 
-    def __init__(self, directory, *, deaths, flush_mode="commit"):
-        settings = {"flush.mode": flush_mode} | SETTINGS
+    def __init__(self, directory, *, deaths, **settings):
+        settings = settings | SETTINGS
         options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         self._data_directory = directory / "data"
         self._broker = ServedBroker(self._data_directory, log=directory / "broker.log", options=options)

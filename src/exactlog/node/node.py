@@ -34,11 +34,11 @@ from exactlog.core.model.metrics import Registry
 from exactlog.network.limits import NetworkLimits
 from exactlog.network.server import TcpServer
 from exactlog.node.clock import SystemClock
+from exactlog.node.durability import Durability
 from exactlog.storage.background import BackgroundWork
 from exactlog.storage.boot_id import note_boot
 from exactlog.storage.catalog import CATALOG_NAME, Catalog
 from exactlog.storage.directory_lock import DirectoryLock
-from exactlog.storage.files_engine import FilesEngine
 from exactlog.storage.filesystem import Filesystem, MemoryFilesystem, OsFilesystem
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.partition_store import NodeSettings, PartitionStore
@@ -202,10 +202,15 @@ class _Parts:
         self.running = RunningConfig(config, self.catalog, self._executor)
         self.background = BackgroundWork(self._loop, self._executor, on_sync_failed=node.on_sync_failed)
         self._open_files = OpenFiles(node.filesystem, files_max=config.open_files_max)
-        self.engine = FilesEngine(node.filesystem, self._open_files)
+        is_journaled = (
+            config.commit_engine == "journal" and config.data_dir is not None and self._flush_mode is FlushMode.COMMIT
+        )
+        self.durability = Durability(node.filesystem, self._root, self._open_files, is_journaled=is_journaled)
+        self.engine = self.durability.engine
         self.committer = RoundCommitter(
             self.engine,
             flush_mode=self._flush_mode,
+            publishes_in_round=self._flush_mode is FlushMode.COMMIT and not is_journaled,
             loop=self._loop,
             clock=node.clock,
             metrics=node.metrics_registry,
@@ -265,6 +270,14 @@ class _Parts:
 
     def start_coordinating(self) -> None:
         """The socket is open: what was under way when the node last ended goes on."""
+        self.durability.start(
+            self.topics,
+            self.committer,
+            executor=self._executor,
+            timers=self.timers,
+            clock=self._node.clock,
+            on_sync_failed=self._node.on_sync_failed,
+        )
         self.transactions.start()
         if self.export is not None:
             self.export.start()
@@ -283,11 +296,13 @@ class _Parts:
                 checkpoint_interval=config.delta_checkpoint_interval,
                 checkpoint_min_interval_ms=config.delta_checkpoint_min_interval_ms,
                 versions_keep=config.delta_versions_keep,
+                is_journaled=self.durability.is_journaled,
                 boot_epoch=note_boot(self.catalog, leader_epoch),
             ),
             background=self.background,
             mark_dirty=self.committer.mark_dirty,
             metrics=self._node.metrics_registry,
+            journal=self.durability.redone,
         )
         topics = TopicRegistry(
             catalog=self.catalog,
@@ -350,6 +365,7 @@ class _Parts:
         if self.export is not None:
             await self.export.close()
         await self.background.wait()
+        await self.durability.finish()
         self._close()
 
     def abort(self) -> None:
@@ -361,7 +377,7 @@ class _Parts:
         self.timers.stop()
         self.upkeep.stop()
         self.committer.stop()
-        self.engine.close()
+        self.durability.close()
         self.topics.close()
         self._executor.shutdown(wait=True, cancel_futures=True)
         self.catalog.close()

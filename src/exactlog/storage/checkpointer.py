@@ -1,8 +1,8 @@
 """Writes the delta checkpoints of one partition, from immutable copies and off the event loop.
 
-A checkpoint stands on bytes that are durable, in every flush mode: in `interval` and `none` those that it is the first
-to count are synced before it. Else a power cut could leave checkpoints that cannot be used, while what only they could
-replace (removed segments, expired versions) is gone.
+A checkpoint stands on bytes that are durable where they are, in every mode: in `interval` and `none`, and behind a
+commit journal, those that it is the first to count are synced before it. Else a power cut could leave checkpoints that
+cannot be used, while what only they could replace (removed segments, expired versions) is gone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from exactlog.storage.packing import PackingProgress, pack
 from exactlog.storage.producer_entries import to_checkpoint_entries, to_open_transactions
 from exactlog.storage.segment import Segment
 from exactlog.storage.segment_index import NewRows
-from exactlog.storage.settings import FlushMode, LogSettings
+from exactlog.storage.settings import LogSettings
 from exactlog.storage.whole_files import SyncFailedError, replace, sync_names
 
 
@@ -108,7 +108,7 @@ class Checkpointer:
         snapshot = table.freeze()
         directory = f"{self._partition_directory}/{DELTA_LOG_DIRECTORY}"
         bytes_before = self._commit_bytes_since
-        is_synced = self._settings.flush_mode is FlushMode.COMMIT
+        is_synced = self._settings.publishes_in_round
         unsynced = [] if is_synced else sorted(prepared.sizes.items() - self._synced_sizes.items())
 
         def work() -> int:

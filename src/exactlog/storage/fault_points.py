@@ -149,6 +149,30 @@ ROUND_AFTER_DIRECTORY_SYNC: Final = FaultPoint(
     "the bytes of a round and the name of its new segment are synced; no delta commit names the bytes",
 )
 
+# --- a round goes through the commit journal -------------------------------------------------------------------------
+
+JOURNAL_AFTER_CREATE: Final = FaultPoint(
+    "storage.journal.after_create", "a file of the commit journal has its header; neither it nor its name is synced"
+)
+JOURNAL_BEFORE_WRITE: Final = FaultPoint(
+    "storage.journal.before_write", "the bytes of a round are in their segments, and not in the journal"
+)
+JOURNAL_AFTER_WRITE: Final = FaultPoint(
+    "storage.journal.after_write", "the record of a round is written to the journal, and not synced"
+)
+JOURNAL_AFTER_SYNC: Final = FaultPoint(
+    "storage.journal.after_sync", "a round is durable in the journal; its documents have no names, nobody has been told"
+)
+JOURNAL_BEFORE_SETTLE_SYNC: Final = FaultPoint(
+    "storage.journal.before_settle_sync", "a file of the journal is to go; nothing that it holds is synced in its place"
+)
+JOURNAL_BEFORE_REMOVE: Final = FaultPoint(
+    "storage.journal.before_remove", "all that a file of the journal holds is synced in its place; it is still there"
+)
+JOURNAL_BEFORE_REDO_SYNC: Final = FaultPoint(
+    "storage.journal.before_redo_sync", "a start has put back what the journal holds; nothing of it is synced"
+)
+
 # --- a delta commit is published -------------------------------------------------------------------------------------
 
 PUBLISH_AFTER_WRITE: Final = FaultPoint(

@@ -15,29 +15,22 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from exactlog.core.deltalog.commit_format import decode_commit
-from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY
-from exactlog.core.model.errors import DamageError
 from exactlog.storage.fault_points import (
     ROUND_AFTER_DIRECTORY_SYNC,
     ROUND_AFTER_SEGMENT_SYNC,
-    ROUND_AFTER_SEGMENT_WRITE,
-    ROUND_BEFORE_WRITE,
 )
-from exactlog.storage.filesystem import Buffer, Filesystem
+from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.round import (
     CommitWrite,
-    ForeignVersion,
-    GroupWrite,
     PartitionWrite,
-    SegmentWrite,
     StorageRefused,
     Stored,
     SyncFailed,
     WriteOutcome,
 )
-from exactlog.storage.whole_files import SyncFailedError, publish_aside, remove_aside, write_aside
+from exactlog.storage.round_files import RoundFiles, delta_log_of
+from exactlog.storage.whole_files import SyncFailedError, publish_aside, write_aside
 
 _THREADS = 8  # parallel syncs beyond this no longer merge into fewer device flushes
 
@@ -50,6 +43,7 @@ class FilesEngine:
     def __init__(self, filesystem: Filesystem, open_files: OpenFiles) -> None:
         self._filesystem = filesystem
         self._open_files = open_files
+        self._files = RoundFiles(filesystem, open_files)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="exactlog-sync")
         self._sync_seconds: list[float] = []
 
@@ -67,13 +61,13 @@ class FilesEngine:
         return [self._commit_partition(write) for write in writes]
 
     def _commit_partition(self, write: PartitionWrite) -> WriteOutcome:
-        delta_log = f"{write.directory}/{DELTA_LOG_DIRECTORY}"
+        delta_log = delta_log_of(write)
         is_aside = not write.durable and any(group.commit and group.segments for group in write.groups)
         try:
             for group in write.groups:
                 if is_aside and group.commit is not None:
                     write_aside(self._filesystem, delta_log, group.commit.name, group.commit.content, durable=False)
-            self._write_bytes(write)
+            self._files.write_bytes(write)
         except OSError as error:
             return self._refuse(write, groups_stored=0, error=error)
         if write.durable:
@@ -87,27 +81,6 @@ class FilesEngine:
                 if outcome is not None:
                     return outcome
         return Stored()
-
-    def _write_bytes(self, write: PartitionWrite) -> None:
-        """One system call for each run of contiguous bytes, whatever the number of groups."""
-        ROUND_BEFORE_WRITE.reach()
-        path, position, end = "", 0, 0
-        buffers: list[Buffer] = []
-        for group in write.groups:
-            for segment in group.segments:
-                if not segment.buffers:  # only to be synced
-                    continue
-                if segment.path != path or segment.position != end:
-                    if buffers:
-                        self._open_files.get(path).write_at(buffers, position)
-                    path, position, end, buffers = segment.path, segment.position, segment.position, []
-                    if segment.is_new:
-                        self._open_files.get(path, create=True)
-                buffers = buffers + segment.buffers if buffers else segment.buffers
-                end += sum(map(len, segment.buffers))
-        if buffers:
-            self._open_files.get(path).write_at(buffers, position)
-        ROUND_AFTER_SEGMENT_WRITE.reach()
 
     def _sync_bytes(self, write: PartitionWrite) -> None:
         segments = [segment for group in write.groups for segment in group.segments]
@@ -124,51 +97,22 @@ class FilesEngine:
     def _publish(
         self, write: PartitionWrite, commit: CommitWrite, *, groups_before: int, is_aside: bool
     ) -> WriteOutcome | None:
-        directory = f"{write.directory}/{DELTA_LOG_DIRECTORY}"
+        directory = delta_log_of(write)
         try:
             if not is_aside:
                 write_aside(self._filesystem, directory, commit.name, commit.content, durable=write.durable)
             publish_aside(self._filesystem, directory, commit.name, durable=write.durable)
         except FileExistsError:
-            return self._judge_rival(directory, commit)
+            return self._files.judge_rival(write, commit)
         except SyncFailedError as error:
             return SyncFailed(f"{write.name}, version {commit.version}: {error}")
         except OSError as error:
             return self._refuse(write, groups_stored=groups_before, error=error)
         return None
 
-    def _judge_rival(self, directory: str, commit: CommitWrite) -> WriteOutcome | None:
-        """The name is taken: by our own earlier success, or by a stranger."""
-        path = f"{directory}/{commit.name}"
-        try:
-            rival = decode_commit(self._filesystem.read_file(path), path_hint=path).commit
-        except (DamageError, OSError) as error:
-            return ForeignVersion(commit.version, commit.txn_id, "unreadable", str(error))
-        if rival.txn_id == commit.txn_id:
-            return None
-        return ForeignVersion(commit.version, commit.txn_id, rival.txn_id, f"{path} exists")
-
     def _refuse(self, write: PartitionWrite, *, groups_stored: int, error: OSError) -> WriteOutcome:
-        delta_log = f"{write.directory}/{DELTA_LOG_DIRECTORY}"
         try:
-            self._cut_off(write.groups[groups_stored:])
-            for group in write.groups[groups_stored:]:
-                if group.commit is not None:
-                    remove_aside(self._filesystem, delta_log, group.commit.name)
+            self._files.take_back(write, write.groups[groups_stored:])
         except OSError as second:
             return SyncFailed(f"{write.name}: cutting off a refused write failed: {second} (after {error})")
         return StorageRefused(f"{write.name}: {error}", groups_stored)
-
-    def _cut_off(self, groups: Sequence[GroupWrite]) -> None:
-        firsts: dict[str, SegmentWrite] = {}
-        for group in groups:
-            for segment in group.segments:
-                firsts.setdefault(segment.path, segment)
-        for path, first in firsts.items():
-            if not self._filesystem.exists(path):
-                continue
-            if first.is_new:
-                self._open_files.forget(path)
-                self._filesystem.remove(path)
-            else:
-                self._open_files.get(path).truncate(first.position)

@@ -8,11 +8,13 @@ What cannot be made equal is refused: the error names the partition, the version
 Bytes behind the last version are cut off: nobody was told of them. In flush modes `interval` and `none` a power cut may
 have taken pages and names that were not synced. There, trailing versions whose document or bytes it may have taken are
 dropped, and valid batches behind the last version are adopted as a version of their own, each with a warning; what it
-cannot have done is refused there, too.
+cannot have done is refused there, too. With a commit journal, the batches that it has are adopted, and all of them must
+be there.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import crc32c
 import msgspec
@@ -21,7 +23,7 @@ from msgspec import UNSET, Struct
 from exactlog.core.deltalog.checkpoint_format import Checkpoint
 from exactlog.core.deltalog.checkpoint_policy import LastCheckpoint
 from exactlog.core.deltalog.commit_format import DecodedCommit, DeltaCommit, decode_commit
-from exactlog.core.deltalog.log_path import print_commit_name, print_temporary_name
+from exactlog.core.deltalog.log_path import parse_segment_file_name, print_commit_name, print_temporary_name
 from exactlog.core.deltalog.table_state import TableState
 from exactlog.core.deltalog.timestamps import parse_timestamp
 from exactlog.core.log.producer_state import ProducerStates
@@ -62,8 +64,8 @@ class RecoveredLog(Struct):
     last_checkpoint: LastCheckpoint | None
     commit_bytes_since_checkpoint: int
     adopted: list[Group]
-    """Valid batches behind the last version (`interval` and `none`); producers and indexes know them, the table does
-    not yet: a version must be made of them."""
+    """Valid batches behind the last version (`interval` and `none`, and those of a commit journal); producers and
+    indexes know them, the table does not yet: a version must be made of them."""
     adopted_crc: int
     delta_log: DeltaLogFiles
     """The names in its `_delta_log`, as recovery leaves them."""
@@ -86,11 +88,14 @@ def recover(
     *,
     name: str,
     boot_epoch: LeaderEpoch | None,
+    journaled: Mapping[str, int] = MappingProxyType({}),
 ) -> RecoveredLog:
     """Opens a partition for writing, and leaves nothing on disk behind its end.
 
     Args:
         name: what to call the partition in messages.
+        journaled: where the bytes end in segments, by name, that a commit journal says are committed: what of them no
+            version names yet is adopted, and must be there.
         boot_epoch: the leader epoch of the first start since the machine was started, None if that is not known. A
             checkpoint is synced, in `interval` and `none` the bytes it counts are not: a power cut may have taken them.
             So every batch is checked that a checkpoint of an earlier epoch counts.
@@ -101,7 +106,7 @@ def recover(
     """
     try:
         history = PartitionHistory(filesystem, directory, name=name)
-        recovery = _Recovery(filesystem, files, history)
+        recovery = _Recovery(filesystem, files, history, journaled)
         checkpoint = choose_checkpoint(history, files, boot_epoch=boot_epoch)
         if checkpoint is not None:
             recovery.start_from(checkpoint)
@@ -120,8 +125,11 @@ def recover(
 
 
 class _Recovery:
-    def __init__(self, filesystem: Filesystem, files: SegmentFiles, history: PartitionHistory) -> None:
+    def __init__(
+        self, filesystem: Filesystem, files: SegmentFiles, history: PartitionHistory, journaled: Mapping[str, int]
+    ) -> None:
         self._filesystem = filesystem
+        self._journaled = journaled
         self._files = files
         self._history = history
         self._directory = history.directory
@@ -254,8 +262,11 @@ class _Recovery:
     # --- what is behind the last version ------------------------------------------------------------------------
 
     def adopt_tail(self) -> None:
-        """In `interval` and `none`: takes in the batches behind the last version whose document was still to come."""
-        if not self._is_lenient:
+        """Takes in the batches behind the last version whose document was still to come.
+
+        In `interval` and `none` all that are whole; else those that a journal has, and no other.
+        """
+        if not self._is_lenient and not self._journaled:
             return
         next_offset = self.log.table.next_offset
         segment = (
@@ -270,7 +281,22 @@ class _Recovery:
             segment = following
         if self.log.adopted:
             first, last = self.log.adopted[0].base_offset, self.log.adopted[-1].end_offset - 1
-            _logger.warning("%s: offsets %d to %d had no delta version yet and get one now", self._name, first, last)
+            level = logging.WARNING if self._is_lenient else logging.INFO
+            _logger.log(level, "%s: offsets %d to %d had no delta version yet and get one now", self._name, first, last)
+        self._check_journaled(next_offset)
+
+    def _check_journaled(self, end_offset: Offset) -> None:
+        """All that the journal has is there, unless it has been removed since."""
+        sizes = {segment.name: segment.size for segment in self.log.segments}
+        for name, end in self._journaled.items():
+            parsed = parse_segment_file_name(name)
+            is_due = name in sizes or parsed is None or parsed.base >= end_offset
+            if is_due and sizes.get(name, 0) < end:
+                raise DamageError(
+                    f"{self._name}: {self._directory}/{name} has {sizes.get(name, 0)} bytes that can be used, and "
+                    f"the commit journal has acknowledged {end}",
+                    hint=RESTORE_BYTES,
+                )
 
     def _adopt(self, segment: Segment, next_offset: Offset) -> Group:
         """Takes in the valid batches behind the end of a segment: a group, which is empty where there are none."""
@@ -279,6 +305,8 @@ class _Recovery:
         file = self._files.open(segment.path)
         for found in find_valid_tail(file, segment.size, next_offset=next_offset, leader_epoch=leader_epoch):
             if self._tail_epoch_max is not None and found.header.leader_epoch > self._tail_epoch_max:
+                break
+            if not self._is_lenient and found.position + found.header.size_bytes > self._journaled.get(segment.name, 0):
                 break
             try:
                 marker = marker_of(found)

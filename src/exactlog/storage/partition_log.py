@@ -2,16 +2,15 @@
 
 Three cursors run one behind the other. *Head* is what has been decided: offsets are given, bytes wait or are on their
 way. *Committed* is what a finished round made good: only that is read, and only then is anything answered (on a single
-node it is the high watermark). *Published* is the newest delta version with a name. In flush mode `commit` a round
-commits and publishes at once; in `interval` and `none` bytes are committed as soon as the operating system has them and
-their version follows within a moment.
+node it is the high watermark). *Published* is the newest delta version with a name. On plain files in flush mode
+`commit` a round commits and publishes at once; else (a journal; `interval`, `none`) versions follow within a moment.
 
 Producer state exists twice, at head and at committed, changed by the same `replay`. Appends are judged by head, so that
 a batch in flight is recognised when it is sent again; its answer waits for committed all the same. When a round fails,
 everything after it fails and head goes back to committed.
 
-Appends on terms (an expected version, ids of the writer's own) and a moved log start live in the delta log alone. They
-are answered when their version is published, and the next round publishes what it commits for them, in all modes.
+Appends on terms (an expected version, ids of the writer's own) and a moved log start live in the delta log alone: they
+are answered when their version is published, by the next round.
 
 All methods belong to the event loop's thread; only what `take_*` hands out travels to another.
 """
@@ -93,6 +92,7 @@ class PartitionLog:
     ) -> None:
         self.topic_partition = topic_partition
         self._name = str(topic_partition)
+        self._topic_id = "" if opened.table.metadata is None else str(opened.table.metadata.topic_id)
         self.directory = directory
         self.settings = settings
         self.committed = CommittedLog(directory, opened, files=files, checkpointer=checkpointer, background=background)
@@ -343,8 +343,8 @@ class PartitionLog:
 
     @property
     def _publishes_in_round(self) -> bool:
-        """Whether the next round publishes what it commits: in `commit` always, else when somebody waits for it."""
-        return self.settings.flush_mode is FlushMode.COMMIT or bool(self._waiting_for_version)
+        """Whether the next round publishes what it commits: where rounds always do, else when somebody waits for it."""
+        return self.settings.publishes_in_round or bool(self._waiting_for_version)
 
     @property
     def _has_round_work(self) -> bool:
@@ -366,8 +366,7 @@ class PartitionLog:
             )
             for carried in self._in_flight
         ]
-        is_durable = self.settings.flush_mode is FlushMode.COMMIT
-        return PartitionWrite(self._name, self.directory, writes, self._head.take_forming(), is_durable)
+        return self._write(writes, size_bytes=self._head.take_forming())
 
     def complete_write(self, outcome: WriteOutcome, *, now_ms: int) -> None:
         """Takes in how the round ended; a failed sync ends the node and never arrives here."""
@@ -385,7 +384,7 @@ class PartitionLog:
                 raise InvariantError(reason)
 
     def take_publication(self, *, now_ms: int) -> PartitionWrite | None:
-        """Closes a version over all that is committed and not yet published (`interval` and `none`)."""
+        """Closes a version over all that is committed and not yet published, where rounds do not publish."""
         if self.failure is not None or self._publishing or self._waiting_for_version:
             return None
         self._publishing = [self._close(pending, now_ms=now_ms) for pending in self._versions.take_committed()]
@@ -396,7 +395,11 @@ class PartitionLog:
         checkpoint = self.committed.prepare_checkpoint(last.decoded.commit.version, now_ms=now_ms)
         self._publishing[-1] = ClosedVersion(last.pending, last.write, last.decoded, checkpoint)
         writes = [GroupWrite((), version.write) for version in self._publishing]
-        return PartitionWrite(self._name, self.directory, writes, size_bytes=0, durable=False)
+        return self._write(writes, size_bytes=0)
+
+    def _write(self, groups: Sequence[GroupWrite], *, size_bytes: int) -> PartitionWrite:
+        durable = self.settings.flush_mode is FlushMode.COMMIT
+        return PartitionWrite(self._name, self.directory, groups, size_bytes, durable, self._topic_id)
 
     def complete_publication(self, outcome: WriteOutcome, *, now_ms: int) -> None:
         """Takes in how the publication ended. What was refused is closed anew and handed out again."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from uuid import UUID
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from exactlog.core.config.topic_configs import TopicConfig
@@ -25,13 +25,12 @@ from exactlog.core.deltalog.timestamps import format_timestamp
 from exactlog.core.deltalog.version_cleanup import PACK_VERSIONS
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.errors import DamageError
-from exactlog.core.model.ids import DeltaVersion, LeaderEpoch, TimestampMs, TopicPartition
+from exactlog.core.model.ids import LeaderEpoch, TimestampMs, TopicPartition
 from exactlog.core.model.metrics import Registry
 from exactlog.storage.background import Background
 from exactlog.storage.checkpointer import Checkpointer
 from exactlog.storage.committed_log import OpenedLog
 from exactlog.storage.delta_head import NO_CHANGE, DeltaHead
-from exactlog.storage.delta_log_files import DeltaLogFiles
 from exactlog.storage.fault_points import (
     CREATE_AFTER_RENAME,
     CREATE_BEFORE_RENAME,
@@ -42,6 +41,7 @@ from exactlog.storage.fault_points import (
 )
 from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.group import Group
+from exactlog.storage.journal_redo import JournaledTail, RedoneJournal
 from exactlog.storage.log_recovery import RecoveredLog, recover
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.packing import PackingProgress
@@ -49,11 +49,10 @@ from exactlog.storage.partition_log import PartitionLog
 from exactlog.storage.pending_versions import TableChange
 from exactlog.storage.segment import SegmentFiles
 from exactlog.storage.settings import FLUSH_MODE_KEY, FlushMode, LogSettings, recorded_flush_mode
+from exactlog.storage.table_owner import find_owner
 from exactlog.storage.whole_files import publish_new, remove_tree
 
 _logger = logging.getLogger(__name__)
-
-CREATION = DeltaVersion(0)
 
 
 class NodeSettings(Struct, frozen=True):
@@ -66,6 +65,8 @@ class NodeSettings(Struct, frozen=True):
     checkpoint_min_interval_ms: int
     versions_keep: int = 1000
     pack_versions: int = PACK_VERSIONS
+    is_journaled: bool = False
+    """Whether rounds go through a commit journal (`commit.engine`)."""
     boot_epoch: LeaderEpoch | None = None
     """The leader epoch of the first start since the machine was started: what was written under it or a later one is
     there, synced or not. None if that is not known."""
@@ -85,7 +86,9 @@ class PartitionStore:
         background: Background,
         mark_dirty: Callable[[PartitionLog, int], None],
         metrics: Registry,
+        journal: RedoneJournal | None = None,
     ) -> None:
+        self._journaled = {} if journal is None else journal.tails
         self._filesystem = filesystem
         self._root = root
         self._open_files = open_files
@@ -157,10 +160,11 @@ class PartitionStore:
             remove_tree(self._filesystem, made)
         if not self._filesystem.exists(directory):
             return None
-        owner = self._owner(directory)
+        owner = find_owner(self._filesystem, directory)
         if owner is not None and owner != topic_id:
             _logger.warning("%s stays: it belongs to topic id %s, not to %s", directory, owner, topic_id)
             return None
+        self._journaled.pop(name, None)
         self._open_files.forget_directory(directory)
         deleted = f"{self._root}/{DELETED_DIRECTORY}/{topic_id}-{topic_partition.partition}"
         DELETE_BEFORE_RENAME.reach()
@@ -176,18 +180,6 @@ class PartitionStore:
             self._open_files.forget_directory(directory)
             remove_tree(self._filesystem, directory)
 
-    def _owner(self, directory: str) -> UUID | None:
-        """The id of the topic that a partition's directory belongs to; None when that cannot be told."""
-        try:
-            delta_log = DeltaLogFiles(self._filesystem, directory)
-            if CREATION in delta_log.versions:
-                metadata = delta_log.read_commit(CREATION)[0].commit.metadata
-                return None if metadata is UNSET else metadata.topic_id
-            found = delta_log.newest_checkpoint()
-        except (DamageError, OSError):
-            return None
-        return None if found is None else found.metadata.topic_id
-
     def open(self, topic_partition: TopicPartition, topic_id: UUID, config: TopicConfig) -> PartitionLog:
         """Opens a partition, recovering it if it must be.
 
@@ -195,11 +187,22 @@ class PartitionStore:
             DamageError: it cannot be opened without losing what was acknowledged, or it belongs to another topic.
             OSError: a file could not be read or written.
         """
-        directory = f"{self._root}/{print_partition_directory_name(topic_partition.topic, topic_partition.partition)}"
+        name = print_partition_directory_name(topic_partition.topic, topic_partition.partition)
+        directory = f"{self._root}/{name}"
         settings = self._log_settings(config)
+        tail = self._journaled.get(name, JournaledTail())
+        if tail.damage is not None:
+            raise DamageError(f"{topic_partition}: {tail.damage}", hint="restore the file from a copy")
         files = SegmentFiles(self._filesystem, self._open_files, index_interval_bytes=config.index_interval_bytes)
         boot_epoch = self._settings.boot_epoch
-        log = recover(self._filesystem, files, directory, name=str(topic_partition), boot_epoch=boot_epoch)
+        log = recover(
+            self._filesystem,
+            files,
+            directory,
+            name=str(topic_partition),
+            boot_epoch=boot_epoch,
+            journaled=tail.ends,
+        )
         metadata = log.table.metadata
         if metadata is None or metadata.topic_id != topic_id:
             found_id = None if metadata is None else metadata.topic_id
@@ -215,6 +218,7 @@ class PartitionStore:
                 hint="put the catalog back that belongs to this data directory",
             )
         _settle(self._filesystem, directory, log, settings, metadata, now_ms=self._clock.now_ms())
+        self._journaled.pop(name, None)
         self._replayed.inc(log.replayed_versions)
         background = self._background.lane()
         checkpointer = Checkpointer(
@@ -244,6 +248,7 @@ class PartitionStore:
             node_id=self._settings.node_id,
             leader_epoch=self._settings.leader_epoch,
             flush_mode=self._settings.flush_mode,
+            is_journaled=self._settings.is_journaled,
             segment_bytes=config.segment_bytes,
             segment_ms=config.segment_ms,
             checkpoint_interval=self._settings.checkpoint_interval,

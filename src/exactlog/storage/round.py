@@ -56,6 +56,8 @@ class PartitionWrite(Struct, frozen=True):
     size_bytes: int
     durable: bool
     """Whether bytes and documents are synced (flush mode `commit`), or only handed to the operating system."""
+    topic_id: str = ""
+    """Of the topic that the partition belongs to: a journal must tell it from a later one of the same name."""
 
 
 class Stored(Struct, frozen=True):

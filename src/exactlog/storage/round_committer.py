@@ -2,8 +2,8 @@
 
 In flush mode `commit` one round is in flight at a time on a thread; what arrives meanwhile forms the next. In
 `interval` and `none` a round only hands bytes to the operating system, which is quicker than a thread switch, so it
-runs in place at the end of the loop's turn; delta versions follow within `PUBLICATION_DELAY_MS` on a thread, and
-`interval` syncs on its own timer.
+runs in place at the end of the loop's turn, and `interval` syncs on its own timer. There, and with a commit journal,
+delta versions follow within `PUBLICATION_DELAY_MS` on the thread.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.metrics import Registry
@@ -19,6 +20,8 @@ from exactlog.storage.round import DurabilityEngine, PartitionWrite, StorageRefu
 from exactlog.storage.settings import FlushMode
 
 _logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 PUBLICATION_DELAY_MS = 50  # at most 20 versions a second and partition; the promise is 100 ms
 _FLUSH_POLL_S = 0.001
@@ -31,6 +34,7 @@ class RoundCommitter:
     """The one place where what is decided becomes committed.
 
     Args:
+        publishes_in_round: whether rounds give what they commit its delta version; else that follows.
         on_sync_failed: called once with the reason when a sync failed; nothing is answered and no round runs after it.
     """
 
@@ -39,6 +43,7 @@ class RoundCommitter:
         engine: DurabilityEngine,
         *,
         flush_mode: FlushMode,
+        publishes_in_round: bool,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         metrics: Registry,
@@ -46,6 +51,7 @@ class RoundCommitter:
     ) -> None:
         self._engine = engine
         self._flush_mode = flush_mode
+        self._publishes_in_round = publishes_in_round
         self._loop = loop
         self._clock = clock
         self._on_sync_failed = on_sync_failed
@@ -53,6 +59,8 @@ class RoundCommitter:
         self._dirty: dict[PartitionLog, None] = {}
         self._gathering: list[Callable[[], None]] = []
         self._unpublished: dict[PartitionLog, None] = {}
+        self._behind: dict[PartitionLog, None] = {}
+        """Those whose newest delta version may lie behind what is committed."""
         self._unsynced: dict[PartitionLog, None] = {}
         self._round_is_due = False
         self._is_held = False
@@ -78,6 +86,11 @@ class RoundCommitter:
             "exactlog_fsync_seconds", "How long a sync of record bytes took.", bounds=_SYNC_SECONDS_BOUNDS
         )
         self._versions = metrics.counter("exactlog_delta_commits_total", "Delta commits published.")
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether a round is in place after a crash for all partitions that it touches, or for none."""
+        return self._engine.is_atomic_across_partitions
 
     def bound_uncommitted(self, bytes_max: int, *, pause: Callable[[], None], resume: Callable[[], None]) -> None:
         """Calls `pause` when more bytes than that wait for their round, and `resume` when half of it does again."""
@@ -140,6 +153,27 @@ class RoundCommitter:
         """Whether a round is due or runs."""
         return self._round_is_due or self._round_is_running
 
+    async def between_rounds(self, work: Callable[[], T]) -> T:
+        """Does something on the thread of the rounds, while none is being carried out."""
+        return await self._loop.run_in_executor(self._thread, work)
+
+    async def published(self) -> bool:
+        """Waits until all that is committed by now has its delta version; False: of a partition that has stopped."""
+        behind, self._behind = self._behind, {}
+        ends = {partition: partition.committed.end_offset for partition in behind}
+        try:
+            while ends and not self._is_stopped:
+                for partition, end_offset in list(ends.items()):
+                    if partition.table.next_offset >= end_offset:
+                        del ends[partition]
+                    elif partition.failure is not None:
+                        return False
+                if ends:
+                    await asyncio.sleep(PUBLICATION_DELAY_MS / 1000)
+            return not self._is_stopped
+        finally:
+            self._behind.update(dict.fromkeys(ends))
+
     def sync(self) -> None:
         """Syncs what has been written since the last time (`interval`), unless the last time has not ended yet."""
         if self._is_stopped or self._sync_is_running:
@@ -172,7 +206,7 @@ class RoundCommitter:
         now_ms = self._clock.now_ms()
         taken = [(partition, partition.take_write(now_ms=now_ms)) for partition in dirty]
         round_ = [(partition, write) for partition, write in taken if write is not None]
-        if self._flush_mode is not FlushMode.COMMIT:
+        if not self._publishes_in_round:
             self._note_unpublished(dirty)
         if not round_:
             if self._has_work:  # who gathered for this round wants another one
@@ -228,7 +262,8 @@ class RoundCommitter:
             self._versions.inc(_versions_stored(write, outcome))
             if self._flush_mode is FlushMode.INTERVAL:
                 self._unsynced[partition] = None
-        if self._flush_mode is not FlushMode.COMMIT:
+        if not self._publishes_in_round:
+            self._behind.update(dict.fromkeys(partitions))
             self._note_unpublished(partitions)
         if self._is_paused and self._uncommitted_bytes <= self._uncommitted_max // 2:
             self._is_paused = False

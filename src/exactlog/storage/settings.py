@@ -26,6 +26,8 @@ class LogSettings(Struct, frozen=True):
     node_id: int = 1
     leader_epoch: int = 0
     flush_mode: FlushMode = FlushMode.COMMIT
+    is_journaled: bool = False
+    """Whether what a round makes durable is in a commit journal first, and in the partition's files later."""
     segment_bytes: int = SEGMENT_BYTES_MAX
     segment_ms: int = 2**63 - 1
     """A segment rolls when a batch comes that is so much younger than its first one."""
@@ -41,6 +43,11 @@ class LogSettings(Struct, frozen=True):
     index_interval_bytes: int = INDEX_INTERVAL_BYTES
     topic_config: Mapping[str, str] = {}
     """What was set on the topic, as given: it stands in the table's metadata, with the flush mode."""
+
+    @property
+    def publishes_in_round(self) -> bool:
+        """Whether a round gives what it commits its delta version too; else that follows within a moment."""
+        return self.flush_mode is FlushMode.COMMIT and not self.is_journaled
 
     def are_recorded_in(self, metadata: TableMetadata) -> bool:
         """Whether the table says already what was set, and how it is made durable."""

@@ -317,7 +317,7 @@ def test_a_round_that_never_got_its_version_is_not_there():
     before = state_of(partition)
     disk.append(partition, batch_of(b"never acknowledged"))
     ((_, write),) = disk.take_round()
-    disk.engine._write_bytes(write)
+    disk.engine._files.write_bytes(write)
     disk.restart()
 
     assert state_of(disk.open()) == before

@@ -65,6 +65,7 @@ class Served:
         self.committer = RoundCommitter(
             self.engine,
             flush_mode=flush_mode,
+            publishes_in_round=flush_mode is FlushMode.COMMIT,
             loop=asyncio.get_running_loop(),
             clock=ManualClock(),
             metrics=self.metrics,
@@ -459,6 +460,7 @@ async def test_an_outcome_for_a_loop_that_is_gone_is_dropped():
     committer = RoundCommitter(
         disk.engine,
         flush_mode=FlushMode.COMMIT,
+        publishes_in_round=True,
         loop=loop,
         clock=ManualClock(),
         metrics=Registry(),

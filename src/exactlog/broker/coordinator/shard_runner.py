@@ -128,11 +128,19 @@ class ShardRunner(Generic[AnyMachine]):
 
     # --- deciding -----------------------------------------------------------------------------------------------
 
-    def decide(self, work: Callable[[AnyMachine, int], Decision], *, asker: Waiter | None = None) -> None:
+    def decide(
+        self,
+        work: Callable[[AnyMachine, int], Decision],
+        *,
+        asker: Waiter | None = None,
+        has_effects_now: bool = False,
+    ) -> None:
         """Lets the rules decide something now, and does it. Rules that break stop this shard, and no other.
 
         Args:
             asker: whose request it is; it is sent away where nothing can be decided any more.
+            has_effects_now: whether effects are carried out before what decided them is committed: what they bring is
+                part of the same round, and that is whole or absent.
         """
         unanswered = [] if asker is None else [asker]
         if self._is_resigned:
@@ -142,14 +150,14 @@ class ShardRunner(Generic[AnyMachine]):
         told_at_once: tuple[Answer, ...] = ()
         try:
             decision = work(self.machine, self._clock.now_ms())
-            told_at_once = self._carry_out(decision)
+            told_at_once = self._carry_out(decision, has_effects_now=has_effects_now)
         except Exception:  # nobody else is hurt, and whoever waits here is sent away
             _logger.critical(_STOPS, self._partition.topic_partition, exc_info=True)
             self.resign((*unanswered, *_waiters(decision)))
         for answer in told_at_once:
             _give(answer, ErrorCode.NONE)
 
-    def _carry_out(self, decision: Decision) -> tuple[Answer, ...]:
+    def _carry_out(self, decision: Decision, *, has_effects_now: bool) -> tuple[Answer, ...]:
         """Does what was decided just now, nothing else may have happened since; gives who is to be told at once."""
         try:
             records = self._encode(decision.records)
@@ -168,7 +176,10 @@ class ShardRunner(Generic[AnyMachine]):
         for answer in decision.answers:
             self.when_committed(partial(_give, answer))
         for effect in decision.effects:
-            self.when_committed(partial(self._have_done, effect))
+            if has_effects_now:
+                self._have_done(effect, ErrorCode.NONE)
+            else:
+                self.when_committed(partial(self._have_done, effect))
         return decision.told_at_once
 
     def when_committed(self, callback: Callable[[ErrorCode], None]) -> None:
@@ -187,8 +198,10 @@ class ShardRunner(Generic[AnyMachine]):
         *,
         transaction_version: int,
         then: Callable[[ErrorCode], None],
-    ) -> None:
+    ) -> bool:
         """Ends a producer's transaction in this shard: what it has pending here counts from now on, or never will.
+
+        Gives whether the marker is on its way into the log.
 
         Args:
             marker: whether it commits, and which coordinator says so.
@@ -205,8 +218,9 @@ class ShardRunner(Generic[AnyMachine]):
             self.resign()
         if refusal is ErrorCode.NONE:
             self.when_committed(then)
-        else:
-            self._refuse(refusal, then)
+            return True
+        self._refuse(refusal, then)
+        return False
 
     def _refuse(self, refusal: ErrorCode, then: Callable[[ErrorCode], None]) -> None:
         """Tells of a refusal once that by which it was judged is committed; what failed instead may be tried again."""

@@ -45,11 +45,12 @@ _Key = tuple[str | tuple[TopicPartition, ...], ProducerIdentity, bool]
 class _Job:
     """The markers of one transaction on their way."""
 
-    __slots__ = ("attempt", "effect", "then")
+    __slots__ = ("attempt", "effect", "is_told_at_once", "then")
 
-    def __init__(self, effect: WriteMarkers, then: Callable[[], None]) -> None:
+    def __init__(self, effect: WriteMarkers, then: Callable[[], None], *, is_told_at_once: bool) -> None:
         self.effect = effect
         self.then = then
+        self.is_told_at_once = is_told_at_once
         self.attempt: _Attempt | None = None
 
     @property
@@ -119,29 +120,33 @@ class MarkerWriter:
         *,
         transaction_version: int,
         then: Callable[[ErrorCode], None],
-    ) -> None:
-        """Appends a marker to a partition that is open; tells once it is committed, or why it never will be."""
+    ) -> bool:
+        """Appends a marker to a partition that is open; tells once it is committed, or why it never will be.
+
+        Returns:
+            whether it is on its way into the log.
+        """
         opening = self._opening.get(topic_partition)
         if opening is not None:
-            self._append_to(opening.partition, marker, identity, transaction_version=transaction_version, then=then)
             opening.changed.set()
-            return
+            return self._append_to(
+                opening.partition, marker, identity, transaction_version=transaction_version, then=then
+            )
         topic = self._topics.by_name(topic_partition.topic)
         if topic is None or not 0 <= topic_partition.partition < topic.partition_count or _is_own(topic.name):
             then(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return
+            return False
         if topic.name == CONSUMER_OFFSETS:
             runner = self._groups.find_index(topic_partition.partition)
             if runner is None:
                 then(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            else:
-                runner.write_marker(marker, identity, transaction_version=transaction_version, then=then)
-            return
+                return False
+            return runner.write_marker(marker, identity, transaction_version=transaction_version, then=then)
         partition = find_partition(self._topics, topic_partition.topic, topic_partition.partition)
         if isinstance(partition, ErrorCode):
             then(partition)
-        else:
-            self._append_to(partition, marker, identity, transaction_version=transaction_version, then=then)
+            return False
+        return self._append_to(partition, marker, identity, transaction_version=transaction_version, then=then)
 
     def _append_to(
         self,
@@ -151,7 +156,7 @@ class MarkerWriter:
         *,
         transaction_version: int,
         then: Callable[[ErrorCode], None],
-    ) -> None:
+    ) -> bool:
         outcome = partition.append_marker(
             marker,
             producer_id=identity.producer_id,
@@ -166,6 +171,7 @@ class MarkerWriter:
             then(error)
 
         partition.when_committed(when_committed)
+        return not isinstance(outcome, AppendRefused)
 
     async def end_while_opening(self, partition: PartitionLog, is_ended: Callable[[], bool]) -> None:
         """Waits until a marker has been appended to a partition that is being opened, and that nobody else comes by.
@@ -200,12 +206,16 @@ class MarkerWriter:
 
     # --- all of a transaction -----------------------------------------------------------------------------------
 
-    def carry_out(self, effect: WriteMarkers, then: Callable[[], None]) -> None:
+    def carry_out(self, effect: WriteMarkers, then: Callable[[], None], *, is_told_at_once: bool = False) -> None:
         """Writes all markers of an outcome that is committed, and calls `then` when they are.
 
         What is on its way already is not begun again; whoever asked last is told.
+
+        Args:
+            is_told_at_once: calls `then` as soon as they are appended, if that can be now. For an outcome that goes
+                into the next round with them, where a round is whole or absent.
         """
-        job = _Job(effect, then)
+        job = _Job(effect, then, is_told_at_once=is_told_at_once)
         present = self._jobs.setdefault(job.key, job)
         present.then = then
         if present is job:
@@ -230,6 +240,8 @@ class MarkerWriter:
             self._append_all(job, attempt)
             return
 
+        job.is_told_at_once = False
+
         async def append_when_ready() -> None:
             try:
                 await self.make_ready(partitions)
@@ -247,6 +259,7 @@ class MarkerWriter:
         marker = TransactionMarker(is_commit=effect.is_commit, coordinator_epoch=effect.coordinator_epoch)
         identity = ProducerIdentity(effect.producer_id, effect.producer_epoch)
         version = effect.transaction_version
+        on_their_way = 0
         try:
             END_AFTER_PREPARE.reach()
             for number, partition in enumerate(attempt.partitions):
@@ -254,13 +267,16 @@ class MarkerWriter:
                     MARKER_AFTER_SOME.reach()
                 MARKER_BEFORE.reach()
                 then = self._when_one_is_done(job, attempt, partition)
-                self.append(partition, marker, identity, transaction_version=version, then=then)
+                on_their_way += self.append(partition, marker, identity, transaction_version=version, then=then)
             MARKER_AFTER_ALL.reach()
         except Exception:  # of what is appended by now nobody is told; a second marker does no harm
             _logger.exception("the markers of %s could not be appended", job)
             self._try_again_later(job, attempt.partitions)
             return
-        self._count(job, attempt)
+        if job.is_told_at_once and not attempt.failed and attempt.missing == 1 + on_their_way:
+            self._end(job, attempt)
+        else:
+            self._count(job, attempt)
 
     def _when_one_is_done(self, job: _Job, attempt: _Attempt, partition: TopicPartition) -> Callable[[ErrorCode], None]:
         def is_done(error: ErrorCode) -> None:
@@ -281,10 +297,14 @@ class MarkerWriter:
             if attempt.is_first:
                 _logger.error("%s takes no marker for %s yet: %s", failed[0], job, attempt.failed[failed[0]].name)
             self._try_again_later(job, failed)
-            return
+        else:
+            self._end(job, attempt)
+
+    def _end(self, job: _Job, attempt: _Attempt) -> None:
         try:
             END_BEFORE_COMPLETE.reach()
             del self._jobs[job.key]
+            job.attempt = None
             job.then()
         except Exception:  # what ended the wait must go on: it is a round of others as well
             _logger.exception("the end of %s could not be noted", job)
@@ -297,6 +317,7 @@ class MarkerWriter:
                 self._try(job, partitions)
 
         job.attempt = _Attempt(partitions, is_first=False)
+        job.is_told_at_once = False
         self._timers.set((self, job.key), RETRY_MS, try_again)
 
 

@@ -8,6 +8,7 @@ open times out, whether or not anybody asks.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Hashable, Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -110,6 +111,9 @@ class TransactionCoordinator(Shards[TransactionShard]):
         if self.is_enabled:
             topics.before_use(self._orphans.end_in)
         self._groups = groups
+        self._ends: list[_EndOfTransaction] = []
+        """Those that wait for the next round, where that is atomic."""
+        self._is_ending_in_round = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _count(self, metrics: Registry) -> None:
@@ -224,7 +228,29 @@ class TransactionCoordinator(Shards[TransactionShard]):
         if runner is None:
             waiter.fail(ErrorCode.NOT_COORDINATOR)
             return
-        _EndOfTransaction(runner, request, waiter).wait(self._unsettled(runner, request))
+        if self._rounds.is_atomic:
+            self._end_in_next_round(_EndOfTransaction(runner, request, waiter))
+        else:
+            _EndOfTransaction(runner, request, waiter).wait(self._unsettled(runner, request))
+
+    def _end_in_next_round(self, end: "_EndOfTransaction") -> None:
+        """Has it end, markers and all, in the next round: when that starts, all that it ends is committed, or in it."""
+        end.expect()
+        if not self._ends:
+            self._rounds.before_next_round(self._end_all)
+        self._ends.append(end)
+
+    def _end_all(self) -> None:
+        """A round is about to start, and is whole or absent."""
+        ends, self._ends = self._ends, []
+        self._is_ending_in_round = True
+        try:
+            for end in ends:
+                end.decide(has_effects_now=True)
+        finally:
+            self._is_ending_in_round = False
+        for runner in dict.fromkeys(end.runner for end in ends):
+            runner.append_decided()
 
     def _unsettled(self, runner: TransactionRunner, request: EndRequest) -> list["_Settling"]:
         """What is decided of a transaction and not yet committed."""
@@ -254,10 +280,11 @@ class TransactionCoordinator(Shards[TransactionShard]):
     def _carry_out_effect(self, effect: Struct) -> None:
         if not isinstance(effect, WriteMarkers):
             raise InvariantError(f"nobody carries this out: {effect!r}")
-        self.markers.carry_out(effect, lambda: self._note_written(effect))
+        then = partial(self._note_written, effect)
+        self.markers.carry_out(effect, then, is_told_at_once=self._is_ending_in_round)
 
     def _note_written(self, effect: WriteMarkers) -> None:
-        """All markers are committed; a shard that is not loaded finds out at its next load."""
+        """All markers are committed, or in the round that says so; a shard that is not loaded finds out at its load."""
         (self._committed if effect.is_commit else self._aborted).inc()
         runner = self.find(effect.transactional_id) if effect.transactional_id else None
         if runner is not None:
@@ -318,14 +345,14 @@ _Settling = Callable[[Callable[[ErrorCode], None]], None]
 class _EndOfTransaction:
     """A transaction that is to end, once what was written in it is committed."""
 
-    __slots__ = ("_has_to_wait", "_missing", "_request", "_runner", "_waiter")
+    __slots__ = ("_is_expected", "_missing", "_request", "_waiter", "runner")
 
     def __init__(self, runner: TransactionRunner, request: EndRequest, waiter: Waiter) -> None:
-        self._runner = runner
+        self.runner = runner
         self._request = request
         self._waiter = waiter
         self._missing = 1
-        self._has_to_wait = False
+        self._is_expected = False
 
     def wait(self, settling: Sequence[_Settling]) -> None:
         """Waits for all of them. What a round refuses was answered with an error: it is not part of what ends."""
@@ -333,18 +360,26 @@ class _EndOfTransaction:
         for settle in settling:
             settle(self._one_is_settled)
         if self._missing > 1:
-            self._has_to_wait = True
-            self._runner.machine.expect_end(self._request.transactional_id)
+            self.expect()
         self._one_is_settled(ErrorCode.NONE)
+
+    def expect(self) -> None:
+        """It is decided later: what comes meanwhile is no part of it."""
+        self._is_expected = True
+        self.runner.machine.expect_end(self._request.transactional_id)
+
+    def decide(self, *, has_effects_now: bool = False) -> None:
+        """Lets the rules decide it."""
+        self.runner.decide(self._decide, asker=self._waiter, has_effects_now=has_effects_now)
 
     def _one_is_settled(self, _: ErrorCode) -> None:
         self._missing -= 1
         if not self._missing:
-            self._runner.decide(self._decide, asker=self._waiter)
+            self.decide()
 
     def _decide(self, shard: TransactionShard, now_ms: int) -> Decision:
         END_BEFORE_PREPARE.reach()
-        return shard.end(self._request, self._waiter, was_expected=self._has_to_wait, now_ms=now_ms)
+        return shard.end(self._request, self._waiter, was_expected=self._is_expected, now_ms=now_ms)
 
 
 class _OneWaiter:

@@ -188,10 +188,6 @@ def _find_conflict(config: BrokerConfig) -> InvalidConfig | None:
             ("advertised",),
             "Write for example localhost:9092",
         )
-    if config.commit_engine == "journal":
-        return InvalidConfig(
-            "commit.engine journal is not part of this version", ("commit.engine",), "Use commit.engine files"
-        )
     if config.min_timeout_ms > config.transaction_max_timeout_ms:
         return InvalidConfig(
             f"min_timeout_ms ({config.min_timeout_ms}) is above "

@@ -82,8 +82,8 @@ BROKER_CONFIG_KEYS: Final = (
         type=ConfigType.STRING,
         default="files",
         valid=OneOf(("files", "journal")),
-        documentation="How a group of appends becomes durable: by the partitions' own files, or through one commit "
-        "journal. The journal is not part of this version.",
+        documentation="How a group of appends becomes durable in flush mode `commit`: by the partitions' own files, or "
+        "through one commit journal, which costs one sync for all partitions together.",
         acts=True,
     ),
     # --- topics -----------------------------------------------------------------------------------------------

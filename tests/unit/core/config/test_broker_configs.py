@@ -91,11 +91,6 @@ def test_values_are_typed():
             "min_timeout_ms (5000) is above transaction.max.timeout.ms (4000)",
             ("min_timeout_ms", "transaction.max.timeout.ms"),
         ),
-        (
-            {"commit.engine": "journal"},
-            "commit.engine journal is not part of this version",
-            ("commit.engine",),
-        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_keys_at_fault(texts, reason, keys):

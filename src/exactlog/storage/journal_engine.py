@@ -1,0 +1,268 @@
+"""The durability engine over a commit journal ("level 2"): one sync for a round, whatever it touches.
+
+The bytes of a round are written to their segments and its documents aside, none of it synced. Then one record of the
+journal takes all of it, and is synced: the round is committed, of all partitions or of none. Documents get their names
+after that. What a power cut takes of it, the next start puts back from the journal (`journal_redo`), byte for byte.
+
+Long runs of bytes would be written twice: they are synced in their segment instead, and the journal says which they
+are. From time to time all that a file of the journal holds is synced in its place, and the file goes.
+
+A round that need not be durable, or only syncs what others have written, is carried out on the plain files.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+
+import crc32c
+from msgspec import Struct, field
+
+from exactlog.core.deltalog.journal_format import (
+    JournaledBytes,
+    JournaledCommit,
+    JournaledPartition,
+    JournaledRound,
+)
+from exactlog.storage.fault_points import JOURNAL_BEFORE_REMOVE, JOURNAL_BEFORE_SETTLE_SYNC
+from exactlog.storage.files_engine import FilesEngine
+from exactlog.storage.filesystem import Buffer, Filesystem
+from exactlog.storage.journal import Journal
+from exactlog.storage.open_files import OpenFiles
+from exactlog.storage.round import (
+    CommitWrite,
+    PartitionWrite,
+    SegmentWrite,
+    StorageRefused,
+    Stored,
+    SyncFailed,
+    WriteOutcome,
+)
+from exactlog.storage.round_files import RoundFiles, delta_log_of
+from exactlog.storage.whole_files import SyncFailedError, publish_aside, sync_file, sync_names, write_aside
+
+DIRECT_BYTES_MIN = 64 * 1024
+"""From here on, to sync the segment as well costs less than to write the bytes twice."""
+
+JOURNAL_FILE_BYTES = 64 * 1024 * 1024
+"""A file of that length is followed by another one: a start reads so much, and a little more."""
+
+
+class JournalPart(Struct):
+    """What the rounds of one file of the journal have touched.
+
+    Attributes:
+        number: of the file; None while it is being written to.
+        segments: the paths of segments.
+        documents: the paths of delta commits.
+        directories: those with new names in them.
+    """
+
+    number: int | None = None
+    segments: dict[str, None] = field(default_factory=dict)
+    documents: list[str] = field(default_factory=list)
+    directories: dict[str, None] = field(default_factory=dict)
+
+
+class JournalEngine:
+    """Carries rounds out through a journal."""
+
+    is_atomic_across_partitions = True
+
+    def __init__(self, filesystem: Filesystem, open_files: OpenFiles, journal: Journal) -> None:
+        self._filesystem = filesystem
+        self._open_files = open_files
+        self._journal = journal
+        self._files = RoundFiles(filesystem, open_files)
+        self._plain = FilesEngine(filesystem, open_files)
+        self._part = JournalPart()
+        self._unsynced_names: set[str] = set()
+        """The directories in which a segment may have a name that is not durable."""
+        self._sync_seconds: list[float] = []
+
+    def close(self) -> None:
+        """Waits for the threads to end."""
+        self._plain.close()
+
+    def take_sync_seconds(self) -> list[float]:
+        taken, self._sync_seconds = self._sync_seconds, []
+        return taken + self._plain.take_sync_seconds()
+
+    @property
+    def is_file_full(self) -> bool:
+        """Whether the present file of the journal is as long as it should be."""
+        return self._journal.size_bytes >= JOURNAL_FILE_BYTES
+
+    @property
+    def is_file_empty(self) -> bool:
+        """Whether no round has gone to the present file."""
+        return not self._journal.size_bytes
+
+    def commit(self, writes: Sequence[PartitionWrite]) -> list[WriteOutcome]:
+        if not all(write.durable for write in writes) or not any(map(_has_content, writes)):
+            return self._plain.commit(writes)
+        # Before it is in the journal: what is there is put in place by the next start, whoever has the name.
+        rivals = [self._find_rival(write) for write in writes]
+        going = [write for write, rival in zip(writes, rivals, strict=True) if rival is None]
+        outcomes = iter(self._commit(going) if going else ())
+        return [next(outcomes) if rival is None else rival for rival in rivals]
+
+    # --- letting files of the journal go --------------------------------------------------------------------------
+
+    def end_file(self) -> JournalPart | None:
+        """Ends the present file; what its rounds have touched, None where there was no round. Between two rounds."""
+        number = self._journal.end_file()
+        if number is None:
+            return None
+        part, self._part = self._part, JournalPart()
+        part.number = number
+        return part
+
+    def settle(self, part: JournalPart) -> None:
+        """Syncs all that a file of the journal holds in its place, and lets the file go.
+
+        Beside later rounds; all bytes of the file must be named by delta commits, and the files before it be gone.
+
+        Raises:
+            SyncFailedError: what is durable is not known.
+        """
+        JOURNAL_BEFORE_SETTLE_SYNC.reach()
+        for path in part.segments:
+            self._sync(path, is_document=False)
+        for path in part.documents:
+            self._sync(path, is_document=True)
+        for directory in part.directories:
+            try:
+                self._filesystem.sync_directory(directory)
+            except FileNotFoundError:  # its topic was deleted
+                continue
+            except OSError as error:
+                raise SyncFailedError(*error.args) from error
+        JOURNAL_BEFORE_REMOVE.reach()
+        assert part.number is not None
+        self._journal.remove_file(part.number)
+
+    def _sync(self, path: str, *, is_document: bool) -> None:
+        try:
+            file = self._filesystem.open(path)
+        except FileNotFoundError:  # removed, packed, or its topic was deleted: by who has seen to it
+            return
+        if is_document:
+            sync_file(file)
+            return
+        try:
+            file.sync_data()
+        except OSError as error:
+            raise SyncFailedError(*error.args) from error
+
+    # --- a round --------------------------------------------------------------------------------------------------
+
+    def _find_rival(self, write: PartitionWrite) -> ForeignVersion | None:
+        """The document of a stranger that has the name of one of these."""
+        for commit in _commits(write):
+            if self._filesystem.exists(f"{delta_log_of(write)}/{commit.name}"):
+                rival = self._files.judge_rival(write, commit)
+                if rival is not None:
+                    return rival
+        return None
+
+    def _commit(self, writes: Sequence[PartitionWrite]) -> list[WriteOutcome]:
+        try:
+            for write in writes:
+                self._files.write_bytes(write)
+                for commit in _commits(write):
+                    write_aside(self._filesystem, delta_log_of(write), commit.name, commit.content, durable=False)
+            partitions, content = self._describe(writes)
+            began = time.perf_counter()
+            self._journal.append(JournaledRound(tuple(partitions)), content)
+            self._sync_seconds.append(time.perf_counter() - began)
+        except SyncFailedError as error:
+            return [SyncFailed(f"{write.name}: the commit journal: {error}") for write in writes]
+        except OSError as error:
+            return self._refuse(writes, error)
+        return [self._name_documents(write) for write in writes]
+
+    def _describe(self, writes: Sequence[PartitionWrite]) -> tuple[list[JournaledPartition], list[Buffer]]:
+        """What goes into the journal; long runs of bytes are synced where they stand.
+
+        Raises:
+            SyncFailedError: whether such bytes are durable is not known.
+        """
+        partitions: list[JournaledPartition] = []
+        content: list[Buffer] = []
+        for write in writes:
+            segments = [segment for group in write.groups for segment in group.segments if segment.buffers]
+            direct = {segment.path for segment in segments if _size(segment) >= DIRECT_BYTES_MIN}
+            for path in direct:
+                self._sync_segment(path)
+            if any(segment.is_new for segment in segments):
+                self._unsynced_names.add(write.directory)
+            if direct and write.directory in self._unsynced_names:  # also of a segment that an earlier round made
+                sync_names(self._filesystem, write.directory)
+                self._unsynced_names.remove(write.directory)
+            described = []
+            for segment in segments:
+                name = segment.path.rpartition("/")[2]
+                crc = _crc(segment) if segment.path in direct else None
+                described.append(JournaledBytes(name, segment.position, _size(segment), segment.is_new, crc))
+                if crc is None:
+                    content += segment.buffers
+                self._part.segments[segment.path] = None
+                if segment.is_new:
+                    self._part.directories[write.directory] = None
+            commits = []
+            for commit in _commits(write):
+                commits.append(JournaledCommit(commit.version, len(commit.content)))
+                content.append(commit.content)
+                self._part.documents.append(f"{delta_log_of(write)}/{commit.name}")
+                self._part.directories[delta_log_of(write)] = None
+            name = write.directory.rpartition("/")[2]
+            partitions.append(JournaledPartition(name, write.topic_id, tuple(described), tuple(commits)))
+        return partitions, content
+
+    def _sync_segment(self, path: str) -> None:
+        try:
+            self._open_files.get(path).sync_data()
+        except OSError as error:
+            raise SyncFailedError(*error.args) from error
+
+    def _name_documents(self, write: PartitionWrite) -> WriteOutcome:
+        for commit in _commits(write):
+            try:
+                publish_aside(self._filesystem, delta_log_of(write), commit.name, durable=False)
+            except FileExistsError:
+                rival = self._files.judge_rival(write, commit)
+                if rival is not None:
+                    return rival
+            except OSError as error:  # it is committed, and nobody can see it: the next start puts it in place
+                return SyncFailed(f"{write.name}, version {commit.version}: {error}")
+        return Stored()
+
+    def _refuse(self, writes: Sequence[PartitionWrite], error: OSError) -> list[WriteOutcome]:
+        """None of the round is there: it is one."""
+        try:
+            for write in writes:
+                self._files.take_back(write, write.groups)
+        except OSError as second:
+            return [
+                SyncFailed(f"{write.name}: cutting off a refused round failed: {second} (after {error})")
+                for write in writes
+            ]
+        return [StorageRefused(f"{write.name}: {error}", 0) for write in writes]
+
+
+def _commits(write: PartitionWrite) -> Iterator[CommitWrite]:
+    return (group.commit for group in write.groups if group.commit is not None)
+
+
+def _has_content(write: PartitionWrite) -> bool:
+    return any(group.commit or any(segment.buffers for segment in group.segments) for group in write.groups)
+
+
+def _size(segment: SegmentWrite) -> int:
+    return sum(map(len, segment.buffers))
+
+
+def _crc(segment: SegmentWrite) -> int:
+    crc = 0
+    for buffer in segment.buffers:
+        crc = crc32c.crc32c(buffer, crc)
+    return crc

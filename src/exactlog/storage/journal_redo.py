@@ -1,0 +1,261 @@
+"""What a start does with the commit journal: puts everything back in its place that a crash may have taken.
+
+Bytes go to their segments and documents get their names, as the rounds had fixed them; then all of it is synced. Done
+once more, after a crash in the middle or by the start after that, it changes nothing. What a partition has removed,
+packed or vacuumed meanwhile stays away, and so does what belongs to a topic that is gone.
+
+Bytes that no document names yet are committed all the same: where they end is handed on, and the opening of the
+partition makes a version of them. Until every such partition has been opened the files of the journal stay.
+"""
+
+import logging
+from collections.abc import Iterator
+from uuid import UUID
+
+import crc32c
+from msgspec import Struct, field
+
+from exactlog.core.deltalog.commit_format import decode_commit
+from exactlog.core.deltalog.journal_format import (
+    HEADER_BYTES,
+    JOURNAL_DIRECTORY,
+    FoundRound,
+    JournaledBytes,
+    JournaledPartition,
+    decode_file_header,
+    find_rounds,
+    parse_journal_name,
+    print_journal_name,
+)
+from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY, print_commit_name
+from exactlog.core.model.errors import DamageError, DecodeError
+from exactlog.core.model.ids import DeltaVersion
+from exactlog.storage.delta_log_files import DeltaLogFiles
+from exactlog.storage.fault_points import JOURNAL_BEFORE_REDO_SYNC
+from exactlog.storage.filesystem import Filesystem
+from exactlog.storage.table_owner import find_owner
+from exactlog.storage.whole_files import publish_new, replace, sync_file, sync_names
+
+_logger = logging.getLogger(__name__)
+
+
+class JournaledTail(Struct):
+    """What the journal says of one partition.
+
+    Attributes:
+        ends: where the journaled bytes of each segment end, by the segment's name.
+        damage: why the partition cannot be opened; None where it can.
+    """
+
+    ends: dict[str, int] = field(default_factory=dict)
+    damage: str | None = None
+
+
+class RedoneJournal(Struct):
+    """A journal whose rounds are in place.
+
+    Attributes:
+        tails: by the name of the partition's directory; a partition that has been opened is taken out.
+        files: the numbers of the files that were read, in order.
+        next_number: of the file that comes next.
+        next_sequence: of the round that comes next.
+    """
+
+    tails: dict[str, JournaledTail] = field(default_factory=dict)
+    files: list[int] = field(default_factory=list)
+    next_number: int = 1
+    next_sequence: int = 1
+
+
+def redo_journal(filesystem: Filesystem, root: str) -> RedoneJournal:
+    """Puts back what the journal of a data directory holds; one that has none is fine.
+
+    Raises:
+        DamageError: rounds that were acknowledged cannot be read any more.
+        OSError: a file could not be read or written.
+    """
+    redo = _Redo(filesystem, root)
+    for found in redo.read():
+        redo.carry_out(found)
+    redo.sync()
+    return redo.journal
+
+
+def remove_redone(filesystem: Filesystem, root: str, journal: RedoneJournal) -> None:
+    """Lets the files go whose rounds are in place, and whose partitions have all been opened since; blocks.
+
+    Raises:
+        SyncFailedError: whether they are gone is not known.
+    """
+    directory = f"{root}/{JOURNAL_DIRECTORY}"
+    for number in journal.files:  # in order: none in between may be missing
+        filesystem.remove(f"{directory}/{print_journal_name(number)}")
+        sync_names(filesystem, directory)
+    journal.files.clear()
+
+
+class _Place(Struct):
+    """A partition directory that rounds have written to."""
+
+    directory: str
+    tail: JournaledTail
+    delta_log: DeltaLogFiles | None = None
+    segments: dict[str, None] = field(default_factory=dict)
+    documents: dict[str, None] = field(default_factory=dict)
+
+
+class _Redo:
+    def __init__(self, filesystem: Filesystem, root: str) -> None:
+        self.journal = RedoneJournal()
+        self._filesystem = filesystem
+        self._root = root
+        self._places: dict[tuple[str, str], _Place | None] = {}
+        self._expected_sequence: int | None = None
+        """Of the round that comes next; None before the first file that says so."""
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def read(self) -> Iterator[FoundRound]:
+        """The rounds of all files, in order."""
+        directory = f"{self._root}/{JOURNAL_DIRECTORY}"
+        if not self._filesystem.exists(directory):
+            return
+        numbers = sorted(filter(None, map(parse_journal_name, self._filesystem.list_names(directory))))
+        for number in numbers:
+            path = f"{directory}/{print_journal_name(number)}"
+            try:
+                yield from self._read_file(path, number)
+            except DamageError as error:
+                raise DamageError(f"{path}: {error}", hint=error.hint) from error
+            self.journal.files.append(number)
+            self.journal.next_number = number + 1
+        if numbers:  # a killed process may have left its last round unsynced: from here on others follow it
+            sync_file(self._filesystem.open(f"{directory}/{print_journal_name(numbers[-1])}"))
+            sync_names(self._filesystem, directory)
+
+    def _read_file(self, path: str, number: int) -> Iterator[FoundRound]:
+        content = self._filesystem.read_file(path)
+        try:
+            header = decode_file_header(content, number=number)
+        except DecodeError as error:
+            if len(content) > HEADER_BYTES:
+                raise DamageError(str(error), hint="restore the file from a copy") from error
+            return  # its header is synced before the first round goes to it: there was none
+        if header.first_sequence != self._expected_sequence and self._expected_sequence is not None:
+            raise DamageError(
+                f"it begins with round {header.first_sequence}, and round {self._expected_sequence} is missing",
+                hint="restore the files of the journal from a copy: rounds that were acknowledged are missing",
+            )
+        self._expected_sequence = header.first_sequence
+        end = HEADER_BYTES
+        for found in find_rounds(content, header):
+            yield found
+            self._expected_sequence = found.sequence + 1
+            end = found.end
+        self.journal.next_sequence = self._expected_sequence
+        if end < len(content):
+            _logger.warning("%s: %d bytes of no whole round are left out: a crash tore them", path, len(content) - end)
+
+    # --- putting back ---------------------------------------------------------------------------------------------
+
+    def carry_out(self, found: FoundRound) -> None:
+        """Puts one round back, as far as what it belongs to is still there."""
+        content = found.content
+        for partition in found.round.partitions:
+            place = self._place_of(partition)
+            for piece in partition.bytes:
+                stored, size = None, 0
+                if piece.crc is None:
+                    size = piece.size
+                    stored = content[:size]
+                content = content[size:]
+                if place is not None:
+                    self._put_bytes(place, piece, stored)
+            for commit in partition.commits:
+                if place is not None:
+                    self._put_document(place, DeltaVersion(commit.version), bytes(content[: commit.size]))
+                content = content[commit.size :]
+
+    def _place_of(self, partition: JournaledPartition) -> _Place | None:
+        """Where the bytes of a partition go; None where its topic is gone."""
+        key = partition.directory, partition.topic_id
+        if key not in self._places:
+            self._places[key] = self._find_place(*key)
+        return self._places[key]
+
+    def _find_place(self, name: str, topic_id: str) -> _Place | None:
+        directory = f"{self._root}/{name}"
+        if not self._filesystem.exists(directory):
+            return None
+        owner = find_owner(self._filesystem, directory)
+        if owner is not None and owner != UUID(topic_id):
+            return None
+        place = _Place(directory, self.journal.tails.setdefault(name, JournaledTail()))
+        try:
+            place.delta_log = DeltaLogFiles(self._filesystem, directory)
+        except DamageError as error:
+            place.tail.damage = str(error)
+        return place
+
+    def _put_bytes(self, place: _Place, piece: JournaledBytes, stored: memoryview | None) -> None:
+        path = f"{place.directory}/{piece.segment}"
+        try:
+            file = self._filesystem.open(path, create=piece.is_new and stored is not None)
+        except FileNotFoundError:
+            return  # its records have been removed, and its file too; should it not be so, the opening finds out
+        if stored is not None:
+            file.write_at((stored,), piece.position)
+            place.segments[path] = None
+        elif crc32c.crc32c(file.read_at(piece.size, piece.position)) != piece.crc:
+            end = piece.position + piece.size
+            place.tail.damage = f"{path}, bytes {piece.position} to {end}: they are not what the journal says"
+        place.tail.ends[piece.segment] = piece.position + piece.size
+
+    def _put_document(self, place: _Place, version: DeltaVersion, document: bytes) -> None:
+        delta_log = place.delta_log
+        if delta_log is None:
+            return
+        name = print_commit_name(version)
+        path = f"{delta_log.directory}/{name}"
+        if version in delta_log.loose_versions:
+            present = self._filesystem.read_file(path)
+            if present != document:
+                if _is_whole(present, path):
+                    place.tail.damage = f"{path} is not what the journal says of version {version}"
+                    return
+                replace(self._filesystem, delta_log.directory, name, document, durable=False)
+            place.documents[path] = None
+        elif version not in delta_log.versions and version > _first_version(delta_log) and path not in place.documents:
+            publish_new(self._filesystem, delta_log.directory, name, document, durable=False)
+            place.documents[path] = None
+
+    def sync(self) -> None:
+        """Makes all of it durable.
+
+        Raises:
+            SyncFailedError: whether it is durable is not known.
+        """
+        JOURNAL_BEFORE_REDO_SYNC.reach()
+        for place in self._places.values():
+            if place is None:
+                continue
+            for path in (*place.segments, *place.documents):
+                sync_file(self._filesystem.open(path))
+            if place.documents:
+                sync_names(self._filesystem, f"{place.directory}/{DELTA_LOG_DIRECTORY}")
+            if place.segments:
+                sync_names(self._filesystem, place.directory)
+
+
+def _first_version(delta_log: DeltaLogFiles) -> int:
+    """The oldest version that is left: what is older was vacuumed, for the creation is synced before any round."""
+    return min([*(run.first_version for run in delta_log.versions.runs[:1]), *delta_log.checkpoint_versions[-1:]])
+
+
+def _is_whole(document: bytes, path: str) -> bool:
+    """Whether a document is one: a power cut leaves it empty, or a part of it."""
+    try:
+        decode_commit(document, path_hint=path)
+    except DamageError:
+        return False
+    return True

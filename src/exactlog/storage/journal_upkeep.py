@@ -1,0 +1,88 @@
+"""Lets files of the commit journal go, one after the other, beside what goes on.
+
+A file ends when it is long enough, or old enough: so a start never has much to put back, however little is written.
+Then all that its rounds committed gets its delta versions, all of it is synced in its place, and the file goes.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from exactlog.core.model.clock import Clock
+from exactlog.storage.journal_engine import JournalEngine, JournalPart
+from exactlog.storage.round_committer import RoundCommitter
+from exactlog.storage.whole_files import SyncFailedError
+
+_logger = logging.getLogger(__name__)
+
+FILE_AGE_MS_MAX = 30_000
+
+
+class JournalUpkeep:
+    """Belongs to the event loop; `look` is to be called again and again.
+
+    Args:
+        on_sync_failed: called with the reason where a sync has failed: nothing can be promised any more.
+    """
+
+    def __init__(
+        self,
+        engine: JournalEngine,
+        rounds: RoundCommitter,
+        *,
+        executor: Executor,
+        clock: Clock,
+        on_sync_failed: Callable[[str], None],
+    ) -> None:
+        self._engine = engine
+        self._rounds = rounds
+        self._executor = executor
+        self._clock = clock
+        self._on_sync_failed = on_sync_failed
+        self._ended: deque[JournalPart] = deque()
+        self._began_ms: int | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    def look(self) -> None:
+        """Ends the present file if it is time, and lets those go that have ended."""
+        if self._running is not None and not self._running.done():
+            return
+        if self._is_due() or self._ended:
+            self._running = asyncio.ensure_future(self._let_go())
+
+    def _is_due(self) -> bool:
+        if self._engine.is_file_empty:
+            self._began_ms = None
+            return False
+        now_ms = self._clock.monotonic_ms()
+        if self._began_ms is None:
+            self._began_ms = now_ms
+        return self._engine.is_file_full or now_ms - self._began_ms >= FILE_AGE_MS_MAX
+
+    async def finish(self) -> None:
+        """Lets all files go: what was written stands in its place. No round may be on its way."""
+        if self._running is not None:
+            await asyncio.wait([self._running])
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        try:
+            await self._end_and_settle()
+        except SyncFailedError as error:
+            self._on_sync_failed(f"the commit journal: {error}")
+        except OSError as error:  # it is tried again, and nothing is lost
+            _logger.error("a file of the commit journal cannot go yet: %s", error)
+
+    async def _end_and_settle(self) -> None:
+        ended = await self._rounds.between_rounds(self._engine.end_file)
+        self._began_ms = None
+        if ended is not None:
+            self._ended.append(ended)
+        while self._ended:
+            if not await self._rounds.published():  # the next start makes versions of what has none
+                return
+            part = self._ended[0]
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._engine.settle, part)
+            self._ended.popleft()

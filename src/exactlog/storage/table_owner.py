@@ -1,0 +1,25 @@
+"""Whose a partition directory is: the id of the topic that it was made for."""
+
+from uuid import UUID
+
+from msgspec import UNSET
+
+from exactlog.core.model.errors import DamageError
+from exactlog.core.model.ids import DeltaVersion
+from exactlog.storage.delta_log_files import DeltaLogFiles
+from exactlog.storage.filesystem import Filesystem
+
+CREATION = DeltaVersion(0)
+
+
+def find_owner(filesystem: Filesystem, directory: str) -> UUID | None:
+    """The id of the topic that a partition's directory belongs to; None when that cannot be told."""
+    try:
+        delta_log = DeltaLogFiles(filesystem, directory)
+        if CREATION in delta_log.versions:
+            metadata = delta_log.read_commit(CREATION)[0].commit.metadata
+            return None if metadata is UNSET else metadata.topic_id
+        found = delta_log.newest_checkpoint()
+    except (DamageError, OSError):
+        return None
+    return None if found is None else found.metadata.topic_id
