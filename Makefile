@@ -17,14 +17,25 @@ ARGS ?=
 # Worker processes of a test run.
 JOBS ?= auto
 
+# The last step of the demo needs Spark, and that Java: where there is none it is left out.
+SPARK_IF_JAVA := $(if $(shell command -v java 2> /dev/null),$(VENV)/.spark)
+
 ##@ Use
 .PHONY: setup
 setup: $(VENV)/.run ## make .venv with exactlog and the Kafka client in it
 	@echo "Ready: $(BIN)/exactlog"
 
 .PHONY: demo
-demo: $(VENV)/.run ## 336,776 real flights through a broker that is killed half-way
+demo: $(VENV)/.run $(SPARK_IF_JAVA) ## 336,776 real flights through a broker that is killed half-way, and Spark on them
 	@$(BIN)/python -m demo.flights $(ARGS)
+
+.PHONY: demo-spark
+demo-spark: $(VENV)/.spark ## the step with Spark alone (needs JDK 17+)
+	@$(BIN)/python -m demo.spark_flights $(ARGS)
+
+.PHONY: spark-jars
+spark-jars: $(VENV)/.spark ## fetch the connectors of Spark to Kafka and Delta into .cache/spark-jars (needs JDK 17+, Maven)
+	@$(BIN)/python -m tests.peers.spark_jars
 
 ##@ Prove
 .PHONY: test
@@ -59,6 +70,10 @@ bench: $(VENV)/.dev ## produce, consume, start-up and memory beside Apache Kafka
 .PHONY: bench-transactions
 bench-transactions: $(VENV)/.dev ## transactions a second, commit times, recovery beside Apache Kafka (JDK 17+, Maven, Go)
 	@$(BIN)/python -m bench.transactions $(ARGS)
+
+.PHONY: bench-pipeline
+bench-pipeline: $(VENV)/.dev ## rows a second into and out of Spark beside its own sources (JDK 17+, Maven, Go)
+	@$(BIN)/python -m bench.pipeline $(ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.dev ## half an hour of load: memory, descriptors and P99 stay flat (needs Go)

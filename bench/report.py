@@ -24,6 +24,7 @@ class Table(StrEnum):
     LOG = "make bench ARGS=--markdown"
     REQUESTS = "make bench ARGS='--only requests --markdown'"
     TRANSACTIONS = "make bench-transactions ARGS=--markdown"
+    PIPELINE = "make bench-pipeline ARGS=--markdown"
 
     @property
     def begin(self) -> str:
@@ -101,7 +102,12 @@ def update_page(
     machine: dict[str, str],
     repetitions: int,
 ) -> None:
-    """Put a table and where it comes from between its marks of a page.
+    """Put a table and where it comes from between its marks of a page; raises as `put_table`."""
+    put_table(page, markdown_table(measurements, kinds), table=table, machine=machine, repetitions=repetitions)
+
+
+def put_table(page: Path, shown: str, *, table: Table, machine: dict[str, str], repetitions: int) -> None:
+    """Put a table in Markdown between its marks of a page, under a line about how it was measured.
 
     Raises:
         ValueError: the page has no such marks.
@@ -112,7 +118,6 @@ def update_page(
         raise ValueError(f"{page.name} has no {table.begin} ... {END}")
     facts = "; ".join(f"{name} {fact}" for name, fact in machine.items())
     about = f"Measured on {datetime.now(UTC):%Y-%m-%d}, medians of {repetitions}. {facts}."
-    shown = markdown_table(measurements, kinds)
     page.write_text(f"{before}{begin}\n\n{about}\n\n{shown}\n\n{end}{after}", encoding="utf-8")
 
 

@@ -131,7 +131,7 @@ def sum_up_exactly_once(story: Story, broker: ServedBroker, flights: Sequence[Fl
         away_seconds = _finish(story, broker, committed, supervisor, total=len(flights))
     transactions += supervisor.transactions
     sums, aborted = read_sums(broker)
-    _compare(story, sums, delays_by_carrier(flight.value for flight in flights))
+    compare_sums(story, sums, delays_by_carrier(flight.value for flight in flights))
     story.tell(f"{transactions:,} transactions committed; {aborted:,} records of the killed ones were never seen")
     return ExactlyOnce(len(flights), transactions, aborted, len(HOLDS_AT), away_seconds)
 
@@ -157,21 +157,22 @@ def _finish(story: Story, broker: ServedBroker, committed: Committed, supervisor
     return away_seconds
 
 
-def read_sums(broker: ServedBroker) -> tuple[Sums, int]:
+def read_sums(broker: ServedBroker, topic: str = SUMS_TOPIC, *, partitions: int = SUMS_PARTITIONS) -> tuple[Sums, int]:
     """The sums by carrier, of committed transactions alone, and how many records others left behind.
 
     Raises:
         DemoFailedError: the broker is silent.
     """
-    seen = _read(broker, "read_committed")
-    everything = _read(broker, "read_uncommitted")
+    places = [TopicPartition(topic, index, 0) for index in range(partitions)]
+    seen = _read(broker, places, "read_committed")
+    everything = _read(broker, places, "read_uncommitted")
     sums: dict[str, Counter[str]] = {}
     for carrier, value in seen:
         sums.setdefault(carrier.decode(), Counter()).update(json.loads(value))
     return {carrier: dict(counted) for carrier, counted in sums.items()}, len(everything) - len(seen)
 
 
-def _read(broker: ServedBroker, isolation: str) -> list[tuple[bytes, bytes]]:
+def _read(broker: ServedBroker, places: list[TopicPartition], isolation: str) -> list[tuple[bytes, bytes]]:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.address,
@@ -183,14 +184,14 @@ def _read(broker: ServedBroker, isolation: str) -> list[tuple[bytes, bytes]]:
         }
         | SILENT
     )
-    consumer.assign([TopicPartition(SUMS_TOPIC, index, 0) for index in range(SUMS_PARTITIONS)])
+    consumer.assign(places)
     found: list[tuple[bytes, bytes]] = []
     ended: set[int | None] = set()
     try:
-        while len(ended) < SUMS_PARTITIONS:
+        while len(ended) < len(places):
             messages = consumer.consume(RECORDS_AT_ONCE, CLIENT_SECONDS_MAX)
             if not messages:
-                raise DemoFailedError(f"nothing of {SUMS_TOPIC} comes any more")
+                raise DemoFailedError(f"nothing of {places[0].topic} comes any more")
             for message in messages:
                 if message.error() is None:
                     found.append((message.key() or b"", message.value() or b""))
@@ -201,7 +202,12 @@ def _read(broker: ServedBroker, isolation: str) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _compare(story: Story, sums: Sums, expected: Sums) -> None:
+def compare_sums(story: Story, sums: Sums, expected: Sums) -> None:
+    """Tell that they are the same.
+
+    Raises:
+        DemoFailedError: they are not.
+    """
     if sums != expected:
         wrong = sorted(carrier for carrier in sums | expected if sums.get(carrier) != expected.get(carrier))
         raise DemoFailedError(f"the sums of {', '.join(wrong)} are wrong: {sums} in place of {expected}")

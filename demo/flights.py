@@ -21,8 +21,9 @@ from demo.exchange import PARTITIONS, TOPIC, Crash, Sender, create_topic, read_b
 from demo.flight_table import ARCHIVE, PACKAGE, VERSION, Flight, fetch_archive, read_flights
 from demo.group_reading import GroupReading, read_as_group
 from demo.served_broker import ServedBroker
+from demo.spark_stage import SparkStage, run_spark, why_without_spark
 from demo.story import DemoFailedError, Story
-from demo.versions import append_expecting, audit, read_as_of, versions_of
+from demo.versions import Version, append_expecting, audit, read_as_of, versions_of
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / PACKAGE
 SHOWN_PARTITION = 0
@@ -91,6 +92,7 @@ def run(story: Story, *, folder: Path) -> dict[str, Any]:
         travel = travel_in_time(story, folder / "data", partitions[SHOWN_PARTITION])
         conflicts = expect_versions(story, broker)
         verified = verify(story, folder / "data", records=len(flights))
+        spark = read_with_spark(story, broker, flights, folder=folder)
     return {
         "records": sum(map(len, partitions)),
         "partitions": len(partitions),
@@ -110,6 +112,7 @@ def run(story: Story, *, folder: Path) -> dict[str, Any]:
         "as_of_records": travel.records,
         "conflicts": conflicts,
         "batches_verified": verified,
+        **({} if spark is None else numbers_of_spark(spark)),
         "seconds": round(story.seconds, 1),
     }
 
@@ -259,6 +262,38 @@ def verify(story: Story, data: Path, *, records: int) -> int:
     if report["damage"] or found < records:
         raise DemoFailedError("the audit does not find what was written")
     return int(batches)
+
+
+def read_with_spark(
+    story: Story, broker: ServedBroker, flights: Sequence[Flight], *, folder: Path
+) -> SparkStage | None:
+    """Step 10: the log as a table of Spark, where there is what Spark needs.
+
+    Raises:
+        DemoFailedError: something is not as promised.
+    """
+    story.step("Spark reads the log as a table, writes back exactly once, and exports it")
+    missing = why_without_spark()
+    if missing is not None:
+        story.tell(f"left out: {missing}")
+        return None
+    return run_spark(story, broker, folder / "data", flights, folder=folder, as_of=middle_version(folder / "data"))
+
+
+def middle_version(data: Path) -> Version:
+    """The version of the shown partition when about half of its records were there."""
+    versions = versions_of(data / f"topic={TOPIC}-part={SHOWN_PARTITION}")
+    return versions[len(versions) // 2]
+
+
+def numbers_of_spark(spark: SparkStage) -> dict[str, int]:
+    """What the stage with Spark showed, for the last line."""
+    return {
+        "spark_batches": spark.batches,
+        "spark_batches_replayed": spark.batches_replayed,
+        "spark_as_of_records": spark.as_of_records,
+        "delta_rows": spark.exported_rows,
+    }
 
 
 def refuse_to_overwrite(keep: Path | None) -> None:

@@ -104,16 +104,22 @@ class Committed:
         return self.last
 
 
-def wait_until(until: Callable[[], bool], what: str, look: Callable[[], None] = lambda: None) -> None:
+def wait_until(
+    until: Callable[[], bool],
+    what: str,
+    look: Callable[[], None] = lambda: None,
+    *,
+    seconds_max: float = MEMBER_SECONDS_MAX,
+) -> None:
     """Wait for it.
 
     Raises:
         DemoFailedError: it does not come.
     """
-    give_up_at = time.monotonic() + MEMBER_SECONDS_MAX
+    give_up_at = time.monotonic() + seconds_max
     while not until():
         if time.monotonic() > give_up_at:
-            raise DemoFailedError(f"{what}: not within {MEMBER_SECONDS_MAX} s")
+            raise DemoFailedError(f"{what}: not within {seconds_max} s")
         look()
         time.sleep(LOOK_SECONDS)
 

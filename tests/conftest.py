@@ -22,13 +22,18 @@ NEED_APACHE_KAFKA = (
     "tests/conformance/wire/test_real_transactions.py",
     "tests/peers/test_apache_kafka.py",
     "tests/peers/test_go_programs.py",
+    "tests/pipeline/test_broker_source.py",
     "tests/unit/client/test_real_brokers.py",
     "tests/unit/client/test_real_groups.py",
 )
 """The tests that start it. They are all for one worker, so that a run starts one."""
 
-ONE_BY_ONE = ("tests/conformance/differential/test_apache", "tests/conformance/records/test_apache_kafka.py")
-"""Files whose tests share something that is expensive to start: one of their own, or only the code of Apache Kafka."""
+ONE_BY_ONE = (
+    "tests/conformance/differential/test_apache",
+    "tests/conformance/records/test_apache_kafka.py",
+    "tests/pipeline/",
+)
+"""Files whose tests share something that is expensive to start: one of their own, the code of Apache Kafka, Spark."""
 
 PEER_TIMEOUT_SECONDS = 900  # a first run downloads and builds what the peer needs
 

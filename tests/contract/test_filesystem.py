@@ -220,8 +220,10 @@ def test_syncs_of_what_is_there_succeed(filesystem, root):
     file.sync_data()
     file.sync()
     filesystem.sync_directory(root)
-    with pytest.raises(FileNotFoundError):
-        filesystem.sync_directory(f"{root}/missing")
+    filesystem.sync_all(root)
+    for sync in (filesystem.sync_directory, filesystem.sync_all):
+        with pytest.raises(FileNotFoundError):
+            sync(f"{root}/missing")
 
 
 def test_what_is_not_there_has_no_size_and_no_bytes(filesystem, root):
@@ -260,6 +262,7 @@ def test_a_file_is_no_directory(filesystem, root):
     for refused in (
         lambda: filesystem.list_names(f"{root}/a"),
         lambda: filesystem.sync_directory(f"{root}/a"),
+        lambda: filesystem.sync_all(f"{root}/a"),
         lambda: filesystem.remove_directory(f"{root}/a"),
         lambda: filesystem.open(f"{root}/a/c"),
         lambda: filesystem.open(f"{root}/a/c", create=True),

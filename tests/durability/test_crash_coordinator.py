@@ -2,7 +2,7 @@
 
 What was answered is there after the next load, in the order in which it was decided; what was not may be there too, but
 never without what was decided before it. A shard that goes on from there ends up where it would have been. Offsets in
-transactions are no exception: they count once their marker is there.
+transactions are no exception: they count once their marker is there. On plain files and through a commit journal.
 """
 
 import asyncio
@@ -33,6 +33,10 @@ CONFIG = TopicConfig(segment_bytes=900, file_delete_delay_ms=0)
 SETTINGS = {"checkpoint_interval": 3, "versions_keep": 2, "pack_versions": 3}
 GROUPS = tuple(f"group-{number}" for number in range(3))
 PLACE = TopicPartition("cal", 0)
+FILES = {"flush_mode": FlushMode.COMMIT}
+JOURNAL = {"flush_mode": FlushMode.COMMIT, "is_journaled": True}
+UNSYNCED = {"flush_mode": FlushMode.NONE}
+NAMES = ["files", "journal", "none"]
 ROUNDS = 9
 DECISIONS_A_ROUND = 2
 
@@ -94,15 +98,16 @@ def states(script):
 class Life:
     """One run of a shard from wherever its log is."""
 
-    def __init__(self, content, flush_mode):
+    def __init__(self, content, mode):
         self.filesystem = FailingFilesystem(content, sector_bytes=64)
-        self.flush_mode = flush_mode
+        self.mode = mode
+        self.rounds_done = 0
         self.waiting = []
         self.was_rewritten = False
 
     def start(self, *, is_first):
         """Opens the log; the directory itself is made before the first crash."""
-        self.disk = DataDirectory(self.filesystem, config=CONFIG, flush_mode=self.flush_mode, **SETTINGS)
+        self.disk = DataDirectory(self.filesystem, config=CONFIG, **self.mode, **SETTINGS)
         self.partition = self.disk.make() if is_first else self.disk.open()
 
     async def load(self):
@@ -161,8 +166,11 @@ class Life:
             self.waiting += [self.decide(decision) for decision in left[:DECISIONS_A_ROUND]]
             del left[:DECISIONS_A_ROUND]
             self.rounds.finish(taken)
-            if self.flush_mode is not FlushMode.COMMIT:
+            self.rounds_done += 1
+            if self.mode is UNSYNCED or (self.mode is JOURNAL and self.rounds_done % 2 == 0):
                 self.disk.publish(self.partition)
+            if self.rounds_done % 5 == 3:
+                self.disk.settle()
             self.partition.sweep_removed(now_ms=self.disk.clock.now_ms())
             self.was_rewritten |= self.partition.log_start_offset > 0
         assert all(waiter.outcome is not None for waiter in self.waiting)
@@ -182,9 +190,9 @@ def _commit(fields, producer, waiter, shard, now_ms):
     return shard.commit_transactional_offsets(request, waiter, now_ms=now_ms)
 
 
-async def finished(content, flush_mode, script, *, crash_at=None):
+async def finished(content, mode, script, *, crash_at=None):
     """A life from an empty disk to its end, or to its crash."""
-    life = Life(content, flush_mode)
+    life = Life(content, mode)
     life.start(is_first=True)
     await life.load()
     if crash_at is not None:
@@ -197,9 +205,9 @@ async def finished(content, flush_mode, script, *, crash_at=None):
     return life, True
 
 
-async def check_what_is_left(content, flush_mode, script, *, answered):
+async def check_what_is_left(content, mode, script, *, answered):
     """The next life begins with at least what was answered, and comes to the same end."""
-    life = Life(content, flush_mode)
+    life = Life(content, mode)
     life.start(is_first=False)
     await life.load()
     found, expected = life.state(), states(script)
@@ -213,29 +221,30 @@ async def check_what_is_left(content, flush_mode, script, *, answered):
     assert life.state() == expected[-1]
 
 
-@pytest.mark.parametrize("flush_mode", [FlushMode.COMMIT, FlushMode.NONE])
+@pytest.mark.parametrize("mode", [FILES, JOURNAL, UNSYNCED], ids=NAMES)
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-async def test_what_was_answered_is_there_wherever_the_process_dies(flush_mode, script):
+async def test_what_was_answered_is_there_wherever_the_process_dies(mode, script):
     step = 0
     while True:
-        life, is_done = await finished(None, flush_mode, script, crash_at=step)
+        life, is_done = await finished(None, mode, script, crash_at=step)
         if is_done:
             break
-        await check_what_is_left(life.filesystem.after_kill(), flush_mode, script, answered=life.answered)
+        await check_what_is_left(life.filesystem.after_kill(), mode, script, answered=life.answered)
         step += 1
     assert life.was_rewritten
     assert step > 100
 
 
+@pytest.mark.parametrize("mode", [FILES, JOURNAL], ids=NAMES[:2])
 @pytest.mark.parametrize("chance", [None, 1])
 @pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-async def test_what_was_answered_is_there_wherever_the_power_goes(chance, script):
+async def test_what_was_answered_is_there_wherever_the_power_goes(chance, mode, script):
     step = 0
     while True:
-        life, is_done = await finished(None, FlushMode.COMMIT, script, crash_at=step)
+        life, is_done = await finished(None, mode, script, crash_at=step)
         if is_done:
             break
         content = life.filesystem.after_power_cut(None if chance is None else Random(chance * 1_000 + step))
-        await check_what_is_left(content, FlushMode.COMMIT, script, answered=life.answered)
+        await check_what_is_left(content, mode, script, answered=life.answered)
         step += 1
     assert step > 100

@@ -3,10 +3,14 @@
 The machine stops before a write, sync, link, rename, truncation, removal or creation; what is left is what a killed
 process leaves, what a power cut leaves at the least, or anything between. Then: the table is what a full replay gives,
 what was acknowledged is there once, what was not is there whole or not at all, and a client that goes on where it was
-ends up where it would have been. In the long run, the machine stops a second time on the way from there.
+ends up where it would have been. In the long run, the machine stops a second time on the way from there. Or it is the
+process that dies first, and the power fails while the next one is at work: what neither has synced goes.
+
+All of it on the plain files and through a commit journal, which is put back at each start, ends and goes in between.
 """
 
 from random import Random
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
@@ -16,16 +20,16 @@ from exactlog.core.deltalog.append_terms import Committed
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DamageError
 from exactlog.core.model.ids import TopicPartition
+from exactlog.storage import journal_engine
 from exactlog.storage.settings import FLUSH_MODE_KEY, FlushMode
 from exactlog.storage.table_reader import TableReader
 from exactlog.storage.vacuum import vacuum
 from exactlog.testing.failing_filesystem import FailingFilesystem
+from exactlog.testing.operation_log import STEPS
 from exactlog.testing.ordered_failures import Crashed
 from tests.support.partitions import (
     DELTA_LOG,
     DIRECTORY,
-    ORDERS,
-    TOPIC_ID,
     DataDirectory,
     batch_of,
     copy_of,
@@ -40,8 +44,10 @@ SETTINGS = {"checkpoint_interval": 3, "versions_keep": 2, "pack_versions": 3}
 PRODUCERS = 3
 OTHER = TopicPartition("another", 0)
 OTHER_DIRECTORY = "/data/topic=another-part=0"
+FILES, JOURNAL = {"is_journaled": False}, {"is_journaled": True}
+on_each_engine = pytest.mark.parametrize("engine", [FILES, JOURNAL], ids=["files", "journal"])
 
-APPEND, TERMS, EXPECT, REMOVE, SWEEP, OTHER_TOPIC, RESTART, VACUUM, CONFIGURE = (
+APPEND, TERMS, EXPECT, REMOVE, SWEEP, OTHER_TOPIC, RESTART, VACUUM, CONFIGURE, SETTLE = (
     "append",
     "terms",
     "expect",
@@ -51,6 +57,7 @@ APPEND, TERMS, EXPECT, REMOVE, SWEEP, OTHER_TOPIC, RESTART, VACUUM, CONFIGURE = 
     "restart",
     "vacuum",
     "configure",
+    "settle",
 )
 SCRIPT = (
     (APPEND, 1),
@@ -58,10 +65,12 @@ SCRIPT = (
     (TERMS, 1),
     (EXPECT, 1),
     (OTHER_TOPIC, 0),
+    (SETTLE, 0),
     (APPEND, 4),
     (CONFIGURE, 390),
     (RESTART, 0),
     (APPEND, 2),
+    (SETTLE, 0),
     (REMOVE, 5),
     (SWEEP, 4),
     (TERMS, 1),
@@ -71,18 +80,28 @@ SCRIPT = (
     (SWEEP, 4),
     (VACUUM, 4),
     (EXPECT, 1),
+    (SETTLE, 0),
 )
 SHORT_SCRIPT = (
     (APPEND, 1),
-    (TERMS, 2),
+    (EXPECT, 2),
     (APPEND, 3),
     (REMOVE, -1),
     (CONFIGURE, 390),
     (OTHER_TOPIC, 0),
+    (SETTLE, 0),
     (SWEEP, 4),
+    (TERMS, 1),
+    (EXPECT, 1),
     (VACUUM, 1),
     (EXPECT, 1),
 )
+
+
+@pytest.fixture(autouse=True)
+def some_runs_are_long(monkeypatch):
+    """Of these a journal says only where they are; those of one or two batches are in it."""
+    monkeypatch.setattr(journal_engine, "DIRECT_BYTES_MIN", 200)
 
 
 def sequences_of(script):
@@ -112,6 +131,7 @@ class Client:
         self.versions = {}  # by the id of an append on terms
         self.under_way = 0  # records that are being appended
         self.start_under_way = None
+        self.others = 0  # topics of the other name
 
     def copy(self):
         other = Client(self.script)
@@ -123,38 +143,56 @@ class Client:
         return self.place == len(self.script)
 
 
+class Killed(BaseException):
+    """The process is gone, and all that it gave to the operating system is still there."""
+
+
 class Life:
     """One run of the process on some disk, from wherever the client is to the end of the script, or to its crash."""
 
-    def __init__(self, client, content=None, *, flush_mode=FlushMode.COMMIT):
+    def __init__(self, client, content=None, **mode):
         self.client = client
-        self.filesystem = FailingFilesystem(content, sector_bytes=64)
+        is_running = isinstance(content, FailingFilesystem)
+        self.filesystem = content if is_running else FailingFilesystem(content, sector_bytes=64)
         self.disk = None
-        self.flush_mode = flush_mode
+        self.mode = mode
 
-    def run(self, *, crash_at=None):
+    def kill_at(self, step):
+        """Lets the process die at a step; the machine goes on."""
+        left = iter(range(step))
+
+        def before(operation):
+            if operation.name in STEPS and next(left, None) is None:
+                raise Killed
+
+        self.filesystem.before = before
+
+    def run(self, *, crash_at=None, kill_at=None):
         """Whether the script came to its end."""
         if crash_at is not None:
             self.filesystem.crash_at(crash_at)
+        if kill_at is not None:
+            self.kill_at(kill_at)
         try:
             self.start()
             while not self.client.is_done:
                 step, argument = self.client.script[self.client.place]
                 getattr(self, "do_" + step.replace(" ", "_"))(argument)
                 self.client.place += 1
-        except Crashed:
+        except (Crashed, Killed):
             return False
         finally:
+            self.filesystem.before = lambda operation: None
             if self.disk is not None:
                 self.disk.close()
         return True
 
     def start(self):
-        self.disk = DataDirectory(self.filesystem, config=self.client.config, flush_mode=self.flush_mode, **SETTINGS)
+        self.disk = DataDirectory(self.filesystem, config=self.client.config, **self.mode, **SETTINGS)
         for deleted in self.disk.store.prepare():
             self.disk.store.remove_deleted(deleted)
         if not self.client.is_created:
-            self.remove(ORDERS)  # as a start does with a topic whose creation was not known to be whole
+            self.disk.remove()  # as a start does with a topic whose creation was not known to be whole
             self.disk.create()
             self.client.is_created = True
         self.partition = self.disk.open()
@@ -211,16 +249,17 @@ class Life:
             self.disk.publish(self.partition)
 
     def do_other_topic(self, _):
-        self.remove(OTHER)
-        self.disk.create(OTHER)
-        self.disk.commit(self.disk.open(OTHER), sequenced(1, 0, b"of another topic"))
-        self.remove(OTHER)
+        """Two topics of one name, one after the other, with the same offsets."""
+        for _ in range(2):
+            self.disk.remove(OTHER, UUID(int=self.client.others))
+            self.client.others += 1
+            partition = self.disk.make(OTHER, UUID(int=self.client.others))
+            self.disk.commit(partition, sequenced(1, 0, b"of topic %d" % self.client.others))
+        self.disk.remove(OTHER, UUID(int=self.client.others))
         assert not self.filesystem.exists(OTHER_DIRECTORY)
 
-    def remove(self, key):
-        deleted = self.disk.store.remove(key, TOPIC_ID)
-        if deleted is not None:
-            self.disk.store.remove_deleted(deleted)
+    def do_settle(self, _):
+        self.disk.settle()
 
     def do_vacuum(self, versions_keep):
         self.disk.close()
@@ -237,13 +276,13 @@ def settings_of(partition):
     return {name: value for name, value in partition.table.metadata.config.items() if name != FLUSH_MODE_KEY}
 
 
-def check(content, client, *, flush_mode=FlushMode.COMMIT):
+def check(content, client, **mode):
     """What is left is a partition as it should be."""
     config = client.config
     if not content.exists(DIRECTORY):
         assert not client.is_created
         return
-    with DataDirectory(copy_of(content), config=config, flush_mode=flush_mode, **SETTINGS) as disk:
+    with DataDirectory(copy_of(content), config=config, **mode, **SETTINGS) as disk:
         partition = disk.open()
         assert settings_of(partition) == config.overrides
         state, start, end = state_of(partition), partition.log_start_offset, partition.high_watermark
@@ -258,10 +297,10 @@ def check(content, client, *, flush_mode=FlushMode.COMMIT):
     checkpoints = sorted(name for name in opened.list_names(DELTA_LOG) if "checkpoint" in name)
     if checkpoints:
         newest_removed.remove(f"{DELTA_LOG}/{checkpoints[-1]}")
-        with DataDirectory(newest_removed, config=config, flush_mode=flush_mode, **SETTINGS) as disk:
+        with DataDirectory(newest_removed, config=config, **mode, **SETTINGS) as disk:
             assert state_of(disk.open()) == state
     remove_checkpoints(replayed)
-    with DataDirectory(replayed, config=config, flush_mode=flush_mode, **SETTINGS) as disk:
+    with DataDirectory(replayed, config=config, **mode, **SETTINGS) as disk:
         try:
             assert state_of(disk.open()) == state
         except DamageError:
@@ -280,22 +319,34 @@ def leftovers(filesystem, seed):
     yield filesystem.after_power_cut(Random(seed))
 
 
-def go_on(client, content, *, flush_mode=FlushMode.COMMIT):
+def go_on(client, content, **mode):
     """The client comes to the end of its script on what is left."""
-    life = Life(client.copy(), content, flush_mode=flush_mode)
+    life = Life(client.copy(), content, **mode)
     assert life.run()
     assert life.client.is_done
-    check(life.filesystem.after_power_cut(), life.client, flush_mode=flush_mode)
+    check(life.filesystem.after_power_cut(), life.client, **mode)
 
 
+@on_each_engine
 @pytest.mark.parametrize("part", range(8))
-def test_a_crash_at_every_step(part):
-    for step in range(part, steps_of(SCRIPT), 8):
-        life = Life(Client(SCRIPT))
+def test_a_crash_at_every_step(part, engine):
+    for step in range(part, steps_of(SCRIPT, **engine), 8):
+        life = Life(Client(SCRIPT), **engine)
         assert not life.run(crash_at=step)
         for content in leftovers(life.filesystem, step):
-            check(content, life.client)
-            go_on(life.client, content)
+            check(content, life.client, **engine)
+            go_on(life.client, content, **engine)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_start_with_the_other_engine_after_a_crash_at_every_step(part):
+    for engine, other in ((FILES, JOURNAL), (JOURNAL, FILES)):
+        for step in range(part, steps_of(SHORT_SCRIPT, **engine), 4):
+            life = Life(Client(SHORT_SCRIPT), **engine)
+            assert not life.run(crash_at=step)
+            content = life.filesystem.after_power_cut(Random(step))
+            check(content, life.client, **other)
+            go_on(life.client, content, **other)
 
 
 @pytest.mark.parametrize("flush_mode", [FlushMode.INTERVAL, FlushMode.NONE])
@@ -311,27 +362,51 @@ def test_a_kill_at_every_step_where_nothing_is_synced(flush_mode):
         ]
 
 
+@on_each_engine
 @pytest.mark.parametrize("part", range(16))
-def test_a_second_crash_at_every_step_after_the_first(part, request):
+def test_a_second_crash_at_every_step_after_the_first(part, engine, request):
     """Every pair in the long run, some of them always."""
     chance = Random(part)
     is_long_run = request.config.getoption("--long")
-    for first in range(part, steps_of(SHORT_SCRIPT), 16):
-        life = Life(Client(SHORT_SCRIPT))
+    for first in range(part, steps_of(SHORT_SCRIPT, **engine), 16):
+        life = Life(Client(SHORT_SCRIPT), **engine)
         assert not life.run(crash_at=first)
-        content = life.filesystem.after_power_cut(chance)
-        second_steps = range(steps_of(SHORT_SCRIPT, life.client.copy(), content))
+        content = life.filesystem.after_kill() if chance.random() < 0.3 else life.filesystem.after_power_cut(chance)
+        second_steps = range(steps_of(SHORT_SCRIPT, life.client.copy(), content, **engine))
         for second in second_steps if is_long_run else chance.sample(second_steps, min(2, len(second_steps))):
-            again = Life(life.client.copy(), content)
+            again = Life(life.client.copy(), content, **engine)
             assert not again.run(crash_at=second)
             left = again.filesystem.after_power_cut(chance)
-            check(left, again.client)
-            go_on(again.client, left)
+            check(left, again.client, **engine)
+            go_on(again.client, left, **engine)
 
 
+@on_each_engine
+@pytest.mark.parametrize("part", range(16))
+def test_a_power_cut_while_the_next_process_is_at_work_after_a_kill_at_every_step(part, engine, request):
+    """Every pair in the long run, some of them always."""
+    chance = Random(part)
+    is_long_run = request.config.getoption("--long")
+    for first in range(part, steps_of(SHORT_SCRIPT, **engine), 16):
+        life = Life(Client(SHORT_SCRIPT), **engine)
+        assert not life.run(kill_at=first)
+        after_kill = Life(life.client.copy(), copy_of(life.filesystem.after_kill()), **engine)
+        assert after_kill.run()
+        second_steps = range(after_kill.filesystem.steps)
+        for second in second_steps if is_long_run else chance.sample(second_steps, min(2, len(second_steps))):
+            life = Life(Client(SHORT_SCRIPT), **engine)
+            assert not life.run(kill_at=first)
+            again = Life(life.client.copy(), life.filesystem, **engine)
+            assert not again.run(crash_at=second)
+            for left in (again.filesystem.after_power_cut(), again.filesystem.after_power_cut(chance)):
+                check(left, again.client, **engine)
+                go_on(again.client, left, **engine)
+
+
+@on_each_engine
 @pytest.mark.parametrize("script", [SCRIPT, SHORT_SCRIPT], ids=["script", "short script"])
-def test_the_script_does_all_that_is_done_to_a_partition(script):
-    life = Life(Client(script))
+def test_the_script_does_all_that_is_done_to_a_partition(script, engine):
+    life = Life(Client(script), **engine)
     assert life.run()
     done = {(operation.name, kind_of(operation.path)) for operation in life.filesystem.operations}
 

@@ -1,6 +1,7 @@
 """Transactions over a crash at every step of the file system: what is open, what is stable, what was aborted.
 
 Whatever is left of the log, all that a start says of transactions is what that much of the log says by a naive reading.
+In each flush mode, and through a commit journal.
 """
 
 from random import Random
@@ -9,6 +10,7 @@ import pytest
 
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.storage import journal_engine
 from exactlog.storage.audit_findings import Kind
 from exactlog.storage.settings import FlushMode
 from exactlog.storage.table_audit import audit_table
@@ -36,17 +38,25 @@ from tests.support.transaction_model import (
 CONFIG = TopicConfig(segment_bytes=500, index_interval_bytes=150, file_delete_delay_ms=0)
 SETTINGS = {"checkpoint_interval": 3, "versions_keep": 4, "pack_versions": 3}
 
+FILES = {"flush_mode": FlushMode.COMMIT}
+JOURNAL = {"flush_mode": FlushMode.COMMIT, "is_journaled": True}
+UNSYNCED = [{"flush_mode": FlushMode.INTERVAL}, {"flush_mode": FlushMode.NONE}]
+NAMES = ["files", "journal", "interval", "none"]
+in_each_mode = pytest.mark.parametrize("mode", [FILES, JOURNAL, *UNSYNCED], ids=NAMES)
+
 BEGIN, COMMIT, ABORT, PLAIN = "begin", "commit", "abort", "plain"
 SCRIPT = (
     ("round", (BEGIN, 1), (PLAIN, None)),
     ("round", (BEGIN, 2), (BEGIN, 1)),
     ("round", (ABORT, 1)),
+    ("settle",),
     ("round", (BEGIN, 3), (COMMIT, 2), (BEGIN, 2), (ABORT, 2)),
     ("round", (BEGIN, 1), (PLAIN, None), (PLAIN, None)),
     ("publish",),
     ("round", (ABORT, 3)),
     ("restart",),
     ("round", (BEGIN, 2), (ABORT, 1)),
+    ("settle",),
     ("round", (BEGIN, 3), (COMMIT, 3)),
     ("remove", 7),
     ("round", (ABORT, 2), (ABORT, 2)),
@@ -62,15 +72,21 @@ SCRIPT = (
 )
 
 
+@pytest.fixture(autouse=True)
+def some_runs_are_long(monkeypatch):
+    """Of these a journal says only where they are; the others are in it."""
+    monkeypatch.setattr(journal_engine, "DIRECT_BYTES_MIN", 250)
+
+
 class Life:
     """The script on a disk, until it ends or the machine stops; and the log that was decided by then.
 
     `acknowledged` says how much of it is promised.
     """
 
-    def __init__(self, flush_mode):
+    def __init__(self, mode):
         self.filesystem = FailingFilesystem(sector_bytes=64)
-        self.flush_mode = flush_mode
+        self.mode = mode
         self.disk = None
         self.log = []
         self.acknowledged = 0
@@ -80,7 +96,7 @@ class Life:
         if crash_at is not None:
             self.filesystem.crash_at(crash_at)
         try:
-            self.disk = DataDirectory(self.filesystem, config=CONFIG, flush_mode=self.flush_mode, **SETTINGS)
+            self.disk = DataDirectory(self.filesystem, config=CONFIG, **self.mode, **SETTINGS)
             self.partition = self.disk.make()
             for step, *arguments in SCRIPT:
                 getattr(self, step)(*arguments)
@@ -125,6 +141,9 @@ class Life:
             self.disk.run_round()
             self.disk.publish(self.partition)
 
+    def settle(self):
+        self.disk.settle()
+
     def restart(self):
         self.disk.restart()
         self.partition = self.disk.open()
@@ -135,7 +154,7 @@ def check(content, life, *, is_promised):
     if not content.exists(DIRECTORY):
         assert not life.log
         return
-    with DataDirectory(copy_of(content), config=CONFIG, flush_mode=life.flush_mode, leader_epoch=9, **SETTINGS) as disk:
+    with DataDirectory(copy_of(content), config=CONFIG, leader_epoch=9, **life.mode, **SETTINGS) as disk:
         partition = disk.open()
         state = state_of(partition)
         end = partition.high_watermark
@@ -153,7 +172,7 @@ def check(content, life, *, is_promised):
         report = audit_table(copy_of(disk.filesystem), DIRECTORY)
         assert [finding for finding in report.findings if _is_wrong(finding)] == []
         again = copy_of(disk.filesystem)
-    with DataDirectory(again, config=CONFIG, flush_mode=life.flush_mode, leader_epoch=9, **SETTINGS) as disk:
+    with DataDirectory(again, config=CONFIG, leader_epoch=9, **life.mode, **SETTINGS) as disk:
         assert state_of(disk.open()) == state
 
 
@@ -162,15 +181,15 @@ def _is_wrong(finding):
     return finding.is_damage and not (finding.kind is Kind.INDEX_DAMAGED and not finding.file.endswith(".txnindex"))
 
 
-def steps_of(flush_mode):
-    life = Life(flush_mode)
+def steps_of(mode):
+    life = Life(mode)
     assert life.run()
     return life.filesystem.steps
 
 
-@pytest.mark.parametrize("flush_mode", FlushMode)
-def test_the_script_meets_all_that_matters(flush_mode):
-    life = Life(flush_mode)
+@in_each_mode
+def test_the_script_meets_all_that_matters(mode):
+    life = Life(mode)
 
     assert life.run()
 
@@ -183,10 +202,11 @@ def test_the_script_meets_all_that_matters(flush_mode):
     check(life.filesystem.after_kill(), life, is_promised=True)
 
 
+@pytest.mark.parametrize("mode", [FILES, JOURNAL], ids=NAMES[:2])
 @pytest.mark.parametrize("part", range(4))
-def test_a_crash_at_every_step(part):
-    for step in range(part, steps_of(FlushMode.COMMIT), 4):
-        life = Life(FlushMode.COMMIT)
+def test_a_crash_at_every_step(part, mode):
+    for step in range(part, steps_of(mode), 4):
+        life = Life(mode)
         assert not life.run(crash_at=step)
         filesystem = life.filesystem
         for content in (
@@ -197,20 +217,20 @@ def test_a_crash_at_every_step(part):
             check(content, life, is_promised=True)
 
 
-@pytest.mark.parametrize("flush_mode", [FlushMode.INTERVAL, FlushMode.NONE])
-def test_a_crash_at_every_step_where_nothing_is_synced(flush_mode):
-    for step in range(steps_of(flush_mode)):
-        life = Life(flush_mode)
+@pytest.mark.parametrize("mode", UNSYNCED, ids=NAMES[2:])
+def test_a_crash_at_every_step_where_nothing_is_synced(mode):
+    for step in range(steps_of(mode)):
+        life = Life(mode)
         assert not life.run(crash_at=step)
         check(life.filesystem.after_kill(), life, is_promised=True)
         check(life.filesystem.after_power_cut(Random(step)), life, is_promised=False)
 
 
-@pytest.mark.parametrize("flush_mode", FlushMode)
-def test_a_full_replay_says_the_same(flush_mode):
-    life = Life(flush_mode)
+@in_each_mode
+def test_a_full_replay_says_the_same(mode):
+    life = Life(mode)
     script_without_removal = [step for step in SCRIPT if step[0] not in ("remove", "sweep")]
-    life.disk = DataDirectory(life.filesystem, config=CONFIG, flush_mode=flush_mode, **SETTINGS)
+    life.disk = DataDirectory(life.filesystem, config=CONFIG, **mode, **SETTINGS)
     life.partition = life.disk.make()
     for step, *arguments in script_without_removal:
         getattr(life, step)(*arguments)

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from demo.served_broker import ServedBroker
+from demo.story import DemoFailedError
 from exactlog.core.model.topic_name import CONSUMER_OFFSETS
 from exactlog.testing.faults import points
 from tests.support.idempotent_load import PATIENCE_S, IdempotentLoad, consume, read_directory
@@ -31,6 +32,7 @@ class Death(NamedTuple):
     at: int = 1
     flush_mode: str = "commit"
     segment_bytes: int = SEGMENT_BYTES
+    commit_engine: str = "files"
 
     def __str__(self):
         return f"{self.point}:{self.at}"
@@ -75,7 +77,21 @@ DEATHS = [
         Death("storage.recovery.before_publish", flush_mode="none"),
         Death("storage.recovery.before_publish", 2),
     ],
+    # through a commit journal; the last life is on plain files
+    [Death("storage.journal.after_create", commit_engine="journal")],
+    [Death("storage.journal.before_write", 9, commit_engine="journal")],
+    [Death("storage.journal.after_write", 10, commit_engine="journal")],
+    [Death("storage.journal.after_sync", 11, commit_engine="journal")],
+    [
+        Death("storage.journal.after_sync", 12, commit_engine="journal"),
+        Death("storage.journal.before_redo_sync", commit_engine="journal"),
+        Death("storage.journal.before_redo_sync"),
+        Death("storage.journal.after_write", 13, commit_engine="journal"),
+    ],
 ]
+
+AT_START = {"storage.journal.before_redo_sync"}
+"""Where a broker dies before it serves anybody."""
 
 DEATHS_IN_REMOVAL = [Death("storage.removal.before_unlink", 2), Death("storage.removal.after_unlink", 3)]
 
@@ -86,6 +102,8 @@ OUT_OF_REACH = {
     "storage.pack.before_unlink": "commits are packed once a partition has more than 1,000 of them",
     "storage.vacuum.before_unlink": "vacuum runs without a broker",
     "storage.vacuum.after_unlink": "vacuum runs without a broker",
+    "storage.journal.before_settle_sync": "a file of the journal goes when it is long or old, or at an orderly end",
+    "storage.journal.before_remove": "a file of the journal goes when it is long or old, or at an orderly end",
 }
 
 
@@ -162,10 +180,11 @@ def error_of(future, broker):
     raise AssertionError("no answer")
 
 
-def broker_in(directory, *, port, flush_mode="commit", segment_bytes=SEGMENT_BYTES):
+def broker_in(directory, *, port, flush_mode="commit", segment_bytes=SEGMENT_BYTES, commit_engine="files"):
     settings = {
         "auto.create.topics.enable": "false",  # a topic is there because it was created, or it is not
         "flush.mode": flush_mode,
+        "commit.engine": commit_engine,
         "segment.bytes": segment_bytes,
         "delta.checkpoint.min.interval.ms": 0,
         "retention.check.interval.ms": 100,
@@ -192,7 +211,12 @@ def die(directory, deaths, clients_of):
     """Lives up to each of the deaths, with the same clients; their broker's port, and the clients."""
     port, clients = 0, None
     for death in deaths:
-        broker = broker_in(directory, port=port, flush_mode=death.flush_mode, segment_bytes=death.segment_bytes)
+        modes = {"flush_mode": death.flush_mode, "commit_engine": death.commit_engine}
+        broker = broker_in(directory, port=port, segment_bytes=death.segment_bytes, **modes)
+        if death.point in AT_START:
+            with pytest.raises(DemoFailedError, match="did not start"):
+                broker.start(kill_at=str(death))
+            continue
         try:
             broker.start(kill_at=str(death))
             port = broker.port

@@ -58,6 +58,10 @@ class CountingFilesystem(OperationLog):
         self.note(Operation("sync_directory", path))
         self._filesystem.sync_directory(path)
 
+    def sync_all(self, path):
+        self.note(Operation("sync_all", path))
+        self._filesystem.sync_all(path)
+
 
 class _CountingFile:
     def __init__(self, file, path, filesystem) -> None:

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.deltalog.append_terms import AppendTerms
+from exactlog.core.deltalog.journal_format import JOURNAL_DIRECTORY
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.model.metrics import Registry
@@ -14,6 +15,9 @@ from exactlog.core.record.control_record_format import TransactionMarker
 from exactlog.core.record.record_format import decode_records
 from exactlog.storage.files_engine import FilesEngine
 from exactlog.storage.filesystem import MemoryFilesystem
+from exactlog.storage.journal import Journal
+from exactlog.storage.journal_engine import JournalEngine
+from exactlog.storage.journal_redo import redo_journal, remove_redone
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.partition_log import AppendRefused
 from exactlog.storage.partition_store import NodeSettings, PartitionStore
@@ -27,6 +31,7 @@ FIRST_MS = 1_762_539_302_883
 ROOT = "/data"
 DIRECTORY = f"{ROOT}/topic=orders-part=0"
 DELTA_LOG = f"{DIRECTORY}/_delta_log"
+JOURNAL = f"{ROOT}/{JOURNAL_DIRECTORY}"
 
 
 class ManualClock:
@@ -101,7 +106,10 @@ class Ask:
 
 
 class DataDirectory:
-    """The storage layer over one file system. `restart` is what a crash does: nothing is flushed, nobody is told."""
+    """The storage layer over one file system. `restart` is what a crash does: nothing is flushed, nobody is told.
+
+    With `is_journaled` its rounds go through a commit journal; one that an earlier start has left is put back anyway.
+    """
 
     def __init__(self, filesystem=None, *, config=None, root=ROOT, **settings):
         self.filesystem = MemoryFilesystem() if filesystem is None else filesystem
@@ -125,9 +133,12 @@ class DataDirectory:
         self.settings |= settings
         self.background = BackgroundByHand()
         self.dirty = {}
+        self.opened = {}
+        self.ended = deque()
         self.uncommitted_bytes = 0
         self.open_files = OpenFiles(self.filesystem, files_max=100)
-        self.engine = FilesEngine(self.filesystem, self.open_files)
+        self.redone = redo_journal(self.filesystem, self.root)
+        self.engine = self._make_engine()
         self.store = PartitionStore(
             self.filesystem,
             self.root,
@@ -137,8 +148,18 @@ class DataDirectory:
             background=self.background,
             mark_dirty=self._mark_dirty,
             metrics=self.metrics,
+            journal=self.redone,
         )
         self.store.prepare()
+
+    def _make_engine(self):
+        if not self.settings.get("is_journaled"):
+            return FilesEngine(self.filesystem, self.open_files)
+        self.filesystem.make_directories(f"{self.root}/{JOURNAL_DIRECTORY}")
+        number, sequence = self.redone.next_number, self.redone.next_sequence
+        return JournalEngine(
+            self.filesystem, self.open_files, Journal(self.filesystem, self.root, number=number, sequence=sequence)
+        )
 
     def close(self):
         if self.engine is not None:
@@ -156,16 +177,24 @@ class DataDirectory:
 
     # --- partitions -------------------------------------------------------------------------------------------
 
-    def create(self, key=ORDERS):
-        self.store.create(key, TOPIC_ID, config=self.config, created_ms=self.clock.now_ms())
+    def create(self, key=ORDERS, topic_id=TOPIC_ID):
+        self.store.create(key, topic_id, config=self.config, created_ms=self.clock.now_ms())
         self.store.sync_root()
 
-    def open(self, key=ORDERS):
-        return self.store.open(key, TOPIC_ID, self.config)
+    def open(self, key=ORDERS, topic_id=TOPIC_ID):
+        self.opened[key] = self.store.open(key, topic_id, self.config)
+        return self.opened[key]
 
-    def make(self, key=ORDERS):
-        self.create(key)
-        return self.open(key)
+    def make(self, key=ORDERS, topic_id=TOPIC_ID):
+        self.create(key, topic_id)
+        return self.open(key, topic_id)
+
+    def remove(self, key=ORDERS, topic_id=TOPIC_ID):
+        """Deletes a partition, with all its files."""
+        self.opened.pop(key, None)
+        deleted = self.store.remove(key, topic_id)
+        if deleted is not None:
+            self.store.remove_deleted(deleted)
 
     def append(self, partition, batch, **options):
         outcome = partition.append(decode_header(batch), memoryview(batch), now_ms=self.clock.now_ms(), **options)
@@ -245,6 +274,28 @@ class DataDirectory:
         (outcome,) = self.engine.commit([write])
         partition.complete_publication(outcome, now_ms=self.clock.now_ms())
         return outcome
+
+    def settle(self):
+        """Lets the journal go, as upkeep does: all is published, synced where it stands, and the files are removed."""
+        if not self.redone.tails:
+            remove_redone(self.filesystem, self.root, self.redone)
+        if not isinstance(self.engine, JournalEngine):
+            return
+        part = self.engine.end_file()
+        if part is not None:
+            self.ended.append(part)
+        for partition in self.opened.values():
+            self.publish(partition)
+        while self.ended and not self.redone.files:
+            self.engine.settle(self.ended[0])
+            self.ended.popleft()
+
+    def close_cleanly(self):
+        """Ends as a broker does that is told to."""
+        self.run_round()
+        self.settle()
+        self.settle()  # the versions that were published for the first time
+        self.close()
 
     def commit(self, partition, *batches):
         """Each batch in a round, so in a version, of its own; the offset of the last."""

@@ -328,6 +328,9 @@ class Producer(Protocol):
         record or with a negative version.
         """
 
+    async def partition_count(self, topic: str) -> int:
+        """How many partitions a topic has; the broker may create it, if it is set to. Raises `NotFoundError`."""
+
     async def init_producer_id(self) -> ProducerIdentity:
         """A new producer id, for whoever builds batches himself."""
 
@@ -413,6 +416,18 @@ class Transactional(Protocol):
 
     def join_transaction(self, transaction: SharedTransaction) -> TransactionPart:
         """Write in a transaction that another process has begun, and will end (`begin_shared`)."""
+
+    def resume_transaction(
+        self, transaction: SharedTransaction, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS_DEFAULT
+    ) -> TransactionalProducer:
+        """The producer of a transaction that another process has begun and left open (`begin_shared`), to end it here.
+
+        Nothing is taken over: whoever has taken the transactional id since has fenced this producer too.
+
+        Args:
+            transaction: that is open.
+            timeout_ms: of the transactions that come after it.
+        """
 
 
 class Client(Admin, GroupAdmin, TransactionAdmin, Producer, Transactional, Consumer, Protocol):

@@ -10,8 +10,10 @@ from typing import Final, Protocol, Self
 
 import msgspec
 
+from exactlog.client.groups import CommittedOffset
 from exactlog.client.produced import ProducedRecord, ProducerIdentity
 from exactlog.core.codec.compression import Compression
+from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import ExactlogError, KafkaError, UnavailableError
 from exactlog.core.model.ids import BrokerId, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
@@ -30,6 +32,9 @@ OPEN_STATES: Final = frozenset({ONGOING, PREPARE_COMMIT, PREPARE_ABORT, "Prepare
 
 TRANSACTION_TIMEOUT_MS_DEFAULT: Final = 60_000
 """That of Kafka's producer."""
+
+TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+"""The refusals of a batch whose records may be sent again in smaller ones."""
 
 
 class ProducerFencedError(KafkaError):
@@ -221,6 +226,20 @@ class TransactionPart(Protocol):
         `TransactionStateError` where no transaction is open.
         """
 
+    async def send_batch(self, place: TopicPartition, batch: Buffer) -> Offset | None:
+        """Append one batch that the caller has built (`build_batch`), and say where; None where the broker does not.
+
+        It is signed with the transaction's producer id and epoch, and a sequence that counts the records of the
+        partition from 0. Whoever writes so to a partition does not use `produce` on it. Batches of a partition go one
+        after the other.
+
+        Raises as `produce`. A refusal of `TOO_LARGE` leaves the transaction as it was: the records may be sent again
+        in smaller batches.
+        """
+
+    async def stable_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """Every offset that a group has committed, once no other transaction is about to commit one (KIP-447)."""
+
     async def send_offsets(
         self,
         group_id: str,
@@ -229,10 +248,12 @@ class TransactionPart(Protocol):
         member_id: str = "",
         generation_id: int = -1,
         group_instance_id: str | None = None,
+        metadata: str = "",
     ) -> None:
         """Let a group have come that far, if the transaction commits.
 
         The name of a member and its generation let the coordinator refuse one that is no longer a member (KIP-447).
+        The metadata is kept with each of the offsets.
 
         Raises as `produce`, and `KafkaError` with ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
@@ -262,7 +283,8 @@ class TransactionalProducer(TransactionPart, Protocol):
     async def begin_shared(self) -> SharedTransaction:
         """Begin a transaction that other processes write in too (`Client.join_transaction`).
 
-        Commit it when all of them have done what they had to; those that come later are fenced.
+        Commit it when all of them have done what they had to; those that come later are fenced. A producer that is not
+        used as a context leaves it open when its process ends: `Client.resume_transaction` ends it elsewhere.
         """
 
     async def commit(self) -> None:

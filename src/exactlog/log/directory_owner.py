@@ -2,6 +2,8 @@
 
 The lock is taken with the first partition that a process opens for writing, and let go of with the last that it closes.
 Handles on one partition share its log: each has a claim on it. A handle that is dropped takes its claim with it.
+
+What a broker has left in a commit journal is put back in its place first; the journal stays for its next start.
 """
 
 import os
@@ -23,6 +25,7 @@ from exactlog.node.clock import SystemClock
 from exactlog.storage.directory_lock import DirectoryLock
 from exactlog.storage.files_engine import FilesEngine
 from exactlog.storage.filesystem import Filesystem, OsFilesystem
+from exactlog.storage.journal_redo import redo_journal
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.partition_log import PartitionLog
 from exactlog.storage.partition_store import NodeSettings, PartitionStore
@@ -61,7 +64,7 @@ class DirectoryOwner:
 
     Raises:
         DirectoryLockedError: another process owns it.
-        DamageError: its catalog cannot be read.
+        DamageError: its catalog cannot be read, or a broker's commit journal.
     """
 
     def __init__(self, root: str, filesystem: Filesystem | None) -> None:
@@ -74,6 +77,7 @@ class DirectoryOwner:
         self._lock = DirectoryLock(root) if filesystem is None else None
         try:
             self._catalog = read_catalog(root) if filesystem is None else None
+            self._journal = redo_journal(self._filesystem, root)
         except BaseException:
             self._unlock()  # now: whoever keeps the error keeps this object too
             raise
@@ -174,6 +178,7 @@ class DirectoryOwner:
             background=InlineBackground(on_sync_failed=self.ownership.fail),
             mark_dirty=_note_nothing,
             metrics=Registry(),
+            journal=self._journal,
         )
 
 

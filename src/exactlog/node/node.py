@@ -202,20 +202,9 @@ class _Parts:
         self.running = RunningConfig(config, self.catalog, self._executor)
         self.background = BackgroundWork(self._loop, self._executor, on_sync_failed=node.on_sync_failed)
         self._open_files = OpenFiles(node.filesystem, files_max=config.open_files_max)
-        is_journaled = (
-            config.commit_engine == "journal" and config.data_dir is not None and self._flush_mode is FlushMode.COMMIT
-        )
-        self.durability = Durability(node.filesystem, self._root, self._open_files, is_journaled=is_journaled)
+        self.durability = self._make_durability()
         self.engine = self.durability.engine
-        self.committer = RoundCommitter(
-            self.engine,
-            flush_mode=self._flush_mode,
-            publishes_in_round=self._flush_mode is FlushMode.COMMIT and not is_journaled,
-            loop=self._loop,
-            clock=node.clock,
-            metrics=node.metrics_registry,
-            on_sync_failed=node.on_sync_failed,
-        )
+        self.committer = self._make_committer()
         self.topics = self._load_topics(leader_epoch)
         self.running.when_changed(lambda config: self.topics.set_defaults(config.topic_defaults))
         self.groups = GroupCoordinator(
@@ -247,12 +236,31 @@ class _Parts:
         self.committer.bound_uncommitted(
             UNCOMMITTED_BYTES_PER_BROKER_MAX, pause=self.server.pause_reading, resume=self.server.resume_reading
         )
+        self.upkeep = Upkeep(self.topics, node.clock)
         if self._flush_mode is FlushMode.INTERVAL:
             self._every(config.flush_interval_ms, self.committer.sync)
         self._every(_PRODUCER_EXPIRY_CHECK_MS, self._expire_producers)
-        self.upkeep = Upkeep(self.topics, node.clock)
         self._every(config.retention_check_interval_ms, self.upkeep.start_retention)
         self._every(_SWEEP_MS, self.upkeep.sweep)
+
+    def _make_durability(self) -> Durability:
+        """How rounds become durable: through a journal where that is wanted, and there is something to sync."""
+        config = self._node.config
+        is_synced = config.data_dir is not None and self._flush_mode is FlushMode.COMMIT
+        is_journaled = is_synced and config.commit_engine == "journal"
+        return Durability(self._node.filesystem, self._root, self._open_files, is_journaled=is_journaled)
+
+    def _make_committer(self) -> RoundCommitter:
+        node = self._node
+        return RoundCommitter(
+            self.engine,
+            flush_mode=self._flush_mode,
+            publishes_in_round=self._flush_mode is FlushMode.COMMIT and not self.durability.is_journaled,
+            loop=self._loop,
+            clock=node.clock,
+            metrics=node.metrics_registry,
+            on_sync_failed=node.on_sync_failed,
+        )
 
     def _make_export(self) -> TransactionExport | None:
         """The readable copy of the transactions; none where everything is in memory."""

@@ -56,6 +56,10 @@ class Kind(StrEnum):
     # the indexes
     INDEX_DAMAGED = "index-damaged"
     INDEX_INCOMPLETE = "index-incomplete"
+    # the commit journal
+    JOURNALED = "journaled"
+    JOURNAL_DAMAGED = "journal-damaged"
+    JOURNAL_DIFFERS = "journal-differs"
     # the directories
     FILE_UNREADABLE = "file-unreadable"
     CATALOG_MISSING = "catalog-missing"
@@ -202,6 +206,22 @@ MEANINGS: Final[dict[Kind, Meaning]] = {
     ),
     Kind.INDEX_INCOMPLETE: Meaning(
         Severity.NOTE, "the first look-up takes longer", "nothing: a broker makes the rows when it next needs them"
+    ),
+    # the commit journal
+    Kind.JOURNALED: Meaning(
+        Severity.NOTE,
+        "the commit journal has it: a crash came, or a broker is writing",
+        "nothing: the next start puts it in its place",
+    ),
+    Kind.JOURNAL_DAMAGED: Meaning(
+        Severity.DAMAGE,
+        "no broker can start here: what was acknowledged may be in it alone",
+        "restore the file from a copy",
+    ),
+    Kind.JOURNAL_DIFFERS: Meaning(
+        Severity.DAMAGE,
+        "the partition stays closed: one of the two is not what was acknowledged",
+        "restore the file from a copy",
     ),
     # the directories
     Kind.FILE_UNREADABLE: Meaning(

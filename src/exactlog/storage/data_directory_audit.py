@@ -1,6 +1,9 @@
 """Whether a whole data directory is as it was written: its catalog, and every partition the catalog tells of.
 
 The catalog is read as a file and judged in memory: SQLite is not let near the directory, where it might write.
+
+What a commit journal holds is taken for what is there: the next start puts it in its place, and so does the audit, in
+memory. What it finds out of its place is noted.
 """
 
 import json
@@ -10,26 +13,34 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
+from msgspec.structs import replace
+
+from exactlog.core.deltalog.journal_format import JOURNAL_DIRECTORY, parse_journal_name
 from exactlog.core.deltalog.log_path import (
     CREATING_DIRECTORY,
     DELETED_DIRECTORY,
+    is_temporary_name,
     parse_partition_directory_name,
     print_partition_directory_name,
 )
-from exactlog.core.model.errors import DamageError
+from exactlog.core.model.errors import DamageError, UnavailableError
 from exactlog.core.model.limits import PARTITIONS_PER_TOPIC_MAX
-from exactlog.storage.audit_findings import AuditReport, Findings, Kind, TableReport, make_finding, summarise
+from exactlog.storage.audit_findings import AuditReport, Finding, Findings, Kind, TableReport, make_finding, summarise
 from exactlog.storage.catalog import CATALOG_NAME, CatalogTopic, TopicState
 from exactlog.storage.directory_lock import LOCK_NAME
 from exactlog.storage.filesystem import Filesystem
+from exactlog.storage.journal_redo import JournaledTail, RedoneJournal, redo_journal
+from exactlog.storage.overlay_filesystem import OverlayFilesystem
 from exactlog.storage.table_audit import audit_table
 
-_JOURNAL_NAME: Final = "catalog.db-journal"
+_CATALOG_JOURNAL_NAME: Final = "catalog.db-journal"
 _UNFINISHED_DIRECTORIES: Final = (CREATING_DIRECTORY, DELETED_DIRECTORY)
 _EXPORT_DIRECTORY: Final = "transactions"  # a readable copy, which nothing reads back
-_KNOWN_NAMES: Final = frozenset({CATALOG_NAME, _JOURNAL_NAME, LOCK_NAME, _EXPORT_DIRECTORY, *_UNFINISHED_DIRECTORIES})
+_KNOWN_NAMES: Final = frozenset(
+    {CATALOG_NAME, _CATALOG_JOURNAL_NAME, LOCK_NAME, JOURNAL_DIRECTORY, _EXPORT_DIRECTORY, *_UNFINISHED_DIRECTORIES}
+)
 _ATTEMPTS_MAX: Final = 5
-"""How often the catalog may change while it is read: a broker writes it when a topic is made or deleted."""
+"""How often the catalog, or the commit journal, may change while it is read: a broker is at work on them."""
 
 
 def audit_data_directory(filesystem: Filesystem, directory: str, *, is_deep: bool = False) -> AuditReport:
@@ -45,9 +56,10 @@ def audit_data_directory(filesystem: Filesystem, directory: str, *, is_deep: boo
     names = filesystem.list_names(directory)
     partitions = sorted(name for name in names if parse_partition_directory_name(name) is not None)
     topics = _read_topics(filesystem, directory, findings)
+    journal = _AuditedJournal(filesystem, directory, findings)
     tables = []
     for name in partitions:
-        table = audit_table(filesystem, f"{directory}/{name}", is_deep=is_deep)
+        table = journal.audit_table(name, is_deep=is_deep)
         if not filesystem.exists(f"{directory}/{name}"):
             continue  # its topic was deleted meanwhile; should it not have been, it is missed below
         tables.append(table)
@@ -62,6 +74,93 @@ def audit_data_directory(filesystem: Filesystem, directory: str, *, is_deep: boo
             message = "a partition that was being made, or taken away"
             findings.add(make_finding(Kind.PARTITION_UNFINISHED, f"{folder}/{name}", message))
     return summarise(tuple(tables), findings.all())
+
+
+def audit_partition(filesystem: Filesystem, data_directory: str, name: str, *, is_deep: bool = False) -> AuditReport:
+    """Verifies one partition of a data directory, by the name of its directory, with what a commit journal has of it.
+
+    Raises:
+        UnavailableError: a broker keeps removing what is being looked at.
+    """
+    findings = Findings()
+    table = _AuditedJournal(filesystem, data_directory, findings).audit_table(name, is_deep=is_deep)
+    return summarise((table,), findings.all())
+
+
+class _AuditedJournal:
+    """The commit journal of a data directory, put back in memory.
+
+    Raises:
+        UnavailableError: its files keep going while they are being read.
+    """
+
+    def __init__(self, filesystem: Filesystem, directory: str, findings: Findings) -> None:
+        self._below = self._seen = filesystem
+        self._directory = directory
+        self._tails: Mapping[str, JournaledTail] = {}
+        self._changed: list[str] = []
+        place = f"{directory}/{JOURNAL_DIRECTORY}"
+        if not filesystem.exists(place):
+            return
+        for name in sorted(filesystem.list_names(place)):
+            if parse_journal_name(name) is None:
+                findings.add(make_finding(Kind.FOREIGN_FILE, f"{JOURNAL_DIRECTORY}/{name}", "no name of exactlog's"))
+        try:
+            overlay, redone = self._redo()
+        except DamageError as error:
+            findings.add(make_finding(Kind.JOURNAL_DAMAGED, JOURNAL_DIRECTORY, str(error)))
+        except OSError as error:
+            findings.add(make_finding(Kind.FILE_UNREADABLE, JOURNAL_DIRECTORY, str(error)))
+        else:
+            self._seen, self._tails, self._changed = overlay, redone.tails, overlay.changed_paths()
+
+    def _redo(self) -> tuple[OverlayFilesystem, RedoneJournal]:
+        last: DamageError | None = None
+        for _ in range(_ATTEMPTS_MAX):
+            overlay = OverlayFilesystem(self._below)
+            try:
+                return overlay, redo_journal(overlay, self._directory)
+            except FileNotFoundError:  # a broker lets it go
+                last = None
+            except DamageError as error:  # should a topic be deleted meanwhile, it is none the next time
+                last = error
+        if last is not None:
+            raise last
+        raise UnavailableError(
+            f"{self._directory}/{JOURNAL_DIRECTORY} keeps changing while it is read", hint="verify again"
+        )
+
+    def audit_table(self, name: str, *, is_deep: bool) -> TableReport:
+        """Verifies one partition, as the next start would find it."""
+        directory, tail = f"{self._directory}/{name}", self._tails.get(name, JournaledTail())
+        report = audit_table(self._seen, directory, is_deep=is_deep)
+        findings = Findings()
+        if tail.damage is not None:
+            findings.add(make_finding(Kind.JOURNAL_DIFFERS, "", tail.damage))
+        for path in self._changed:
+            file = path.removeprefix(f"{directory}/")
+            if file != path and not is_temporary_name(path.rpartition("/")[2]) and not self._is_in_place(path):
+                findings.add(make_finding(Kind.JOURNALED, file, "it is not in its place, or not all of it"))
+        for finding in report.findings:
+            findings.add(_without_version(finding, tail))
+        return replace(report, findings=findings.all())
+
+    def _is_in_place(self, path: str) -> bool:
+        """Whether a broker has written meanwhile what the journal has."""
+        try:
+            size = self._seen.file_size(path)
+            return self._below.file_size(path) >= size and self._below.read_file(path) == self._seen.read_file(path)
+        except FileNotFoundError:
+            return False
+
+
+def _without_version(finding: Finding, tail: JournaledTail) -> Finding:
+    """What stands behind the last version is committed as far as the journal says so."""
+    end, position = tail.ends.get(finding.file, 0), finding.position or 0
+    if finding.kind not in (Kind.BYTES_BEHIND, Kind.SEGMENT_UNNAMED) or end <= position:
+        return finding
+    message = f"bytes {position} to {end} are committed, and no version names them yet"
+    return make_finding(Kind.JOURNALED, finding.file, message, position=position)
 
 
 def _read_topics(filesystem: Filesystem, directory: str, findings: Findings) -> Mapping[str, CatalogTopic] | None:
@@ -96,7 +195,7 @@ def _read_topics(filesystem: Filesystem, directory: str, findings: Findings) -> 
 
 def _read_whole(filesystem: Filesystem, directory: str) -> tuple[bytes, bool]:
     """The catalog's bytes between two transactions; true where none of several looks found it there."""
-    path, journal = f"{directory}/{CATALOG_NAME}", f"{directory}/{_JOURNAL_NAME}"
+    path, journal = f"{directory}/{CATALOG_NAME}", f"{directory}/{_CATALOG_JOURNAL_NAME}"
     content = b""
     for _ in range(_ATTEMPTS_MAX):
         content = filesystem.read_file(path)

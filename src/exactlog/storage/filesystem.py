@@ -8,6 +8,7 @@ What the port promises of durability is what POSIX promises: bytes are safe afte
 name is safe after `Filesystem.sync_directory` of its directory, and nothing else is.
 """
 
+import ctypes
 import errno
 import os
 import threading
@@ -17,6 +18,7 @@ from typing import Protocol
 Buffer = bytes | bytearray | memoryview
 
 _BUFFERS_PER_WRITE_MAX = 1024  # Linux's IOV_MAX
+_syncfs = ctypes.CDLL(None, use_errno=True).syncfs  # Linux's; Python has no name for it
 
 
 class File(Protocol):
@@ -76,6 +78,9 @@ class Filesystem(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Makes the names in a directory durable."""
+
+    def sync_all(self, path: str) -> None:
+        """Makes all files and names below a directory durable; perhaps others too. One flush, however many they are."""
 
 
 class OsFile:
@@ -171,6 +176,15 @@ class OsFilesystem:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync_all(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            if _syncfs(descriptor):
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), path)
         finally:
             os.close(descriptor)
 
@@ -321,6 +335,9 @@ class MemoryFilesystem:
             self._enter(target)
 
     def sync_directory(self, path: str) -> None:
+        self._names(path)
+
+    def sync_all(self, path: str) -> None:
         self._names(path)
 
     def _names(self, directory: str) -> set[str]:

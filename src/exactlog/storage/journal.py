@@ -36,6 +36,7 @@ class Journal:
 
     def __init__(self, filesystem: Filesystem, root: str, *, number: int, sequence: int) -> None:
         self._filesystem = filesystem
+        self._root = root
         self._directory = f"{root}/{JOURNAL_DIRECTORY}"
         self._number = number
         self._sequence = sequence
@@ -82,6 +83,17 @@ class Journal:
         ended, self._number = self._number, self._number + 1
         self._file, self._size_bytes = None, 0
         return ended
+
+    def sync_all(self) -> None:
+        """Makes everything durable that is in the data directory.
+
+        Raises:
+            SyncFailedError: what is durable is not known.
+        """
+        try:
+            self._filesystem.sync_all(self._root)
+        except OSError as error:
+            raise SyncFailedError(*error.args) from error
 
     def remove_file(self, number: int) -> None:
         """Lets a file go whose rounds all stand in their places; those before it must have gone.

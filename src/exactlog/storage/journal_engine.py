@@ -29,6 +29,7 @@ from exactlog.storage.journal import Journal
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.round import (
     CommitWrite,
+    ForeignVersion,
     PartitionWrite,
     SegmentWrite,
     StorageRefused,
@@ -44,6 +45,9 @@ DIRECT_BYTES_MIN = 64 * 1024
 
 JOURNAL_FILE_BYTES = 64 * 1024 * 1024
 """A file of that length is followed by another one: a start reads so much, and a little more."""
+
+SYNCED_ONE_BY_ONE_MAX = 32
+"""Of files; more of them are made durable with one flush of all that the file system has."""
 
 
 class JournalPart(Struct):
@@ -125,6 +129,15 @@ class JournalEngine:
             SyncFailedError: what is durable is not known.
         """
         JOURNAL_BEFORE_SETTLE_SYNC.reach()
+        if len(part.segments) + len(part.documents) > SYNCED_ONE_BY_ONE_MAX:
+            self._journal.sync_all()
+        else:
+            self._sync_each(part)
+        JOURNAL_BEFORE_REMOVE.reach()
+        assert part.number is not None
+        self._journal.remove_file(part.number)
+
+    def _sync_each(self, part: JournalPart) -> None:
         for path in part.segments:
             self._sync(path, is_document=False)
         for path in part.documents:
@@ -136,9 +149,6 @@ class JournalEngine:
                 continue
             except OSError as error:
                 raise SyncFailedError(*error.args) from error
-        JOURNAL_BEFORE_REMOVE.reach()
-        assert part.number is not None
-        self._journal.remove_file(part.number)
 
     def _sync(self, path: str, *, is_document: bool) -> None:
         try:

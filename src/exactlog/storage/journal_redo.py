@@ -10,11 +10,12 @@ partition makes a version of them. Until every such partition has been opened th
 
 import logging
 from collections.abc import Iterator
-from uuid import UUID
+from functools import cached_property
 
 import crc32c
 from msgspec import Struct, field
 
+from exactlog.core.deltalog.checkpoint_format import Checkpoint
 from exactlog.core.deltalog.commit_format import decode_commit
 from exactlog.core.deltalog.journal_format import (
     HEADER_BYTES,
@@ -27,7 +28,7 @@ from exactlog.core.deltalog.journal_format import (
     parse_journal_name,
     print_journal_name,
 )
-from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY, print_commit_name
+from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY, parse_segment_file_name, print_commit_name
 from exactlog.core.model.errors import DamageError, DecodeError
 from exactlog.core.model.ids import DeltaVersion
 from exactlog.storage.delta_log_files import DeltaLogFiles
@@ -94,14 +95,36 @@ def remove_redone(filesystem: Filesystem, root: str, journal: RedoneJournal) -> 
     journal.files.clear()
 
 
-class _Place(Struct):
-    """A partition directory that rounds have written to."""
+class _Place:
+    """A partition directory that rounds have written to.
 
-    directory: str
-    tail: JournaledTail
-    delta_log: DeltaLogFiles | None = None
-    segments: dict[str, None] = field(default_factory=dict)
-    documents: dict[str, None] = field(default_factory=dict)
+    Attributes:
+        segments, documents: the paths of those that the journal has, as far as they are not durable for certain.
+    """
+
+    def __init__(self, directory: str, tail: JournaledTail, delta_log: DeltaLogFiles) -> None:
+        self.directory = directory
+        self.tail = tail
+        self.delta_log = delta_log
+        self.segments: dict[str, None] = {}
+        self.documents: dict[str, None] = {}
+
+    def has_removed(self, segment: str) -> bool:
+        """Whether a segment that is not there has been removed: no file goes before checkpoints say so."""
+        parsed, checkpoint = parse_segment_file_name(segment), self._checkpoint
+        if parsed is None or checkpoint is None or parsed.base >= checkpoint.next_offset:
+            return False
+        return all(entry.name != segment for entry in checkpoint.segments)
+
+    @cached_property
+    def _checkpoint(self) -> Checkpoint | None:
+        return self.delta_log.newest_checkpoint()
+
+    @property
+    def first_version(self) -> int:
+        """The oldest version that is left: what is older was vacuumed, for the creation is synced before any round."""
+        oldest_run = [run.first_version for run in self.delta_log.versions.runs[:1]]
+        return min([*oldest_run, *self.delta_log.checkpoint_versions[-1:]])
 
 
 class _Redo:
@@ -124,16 +147,15 @@ class _Redo:
         for number in numbers:
             path = f"{directory}/{print_journal_name(number)}"
             try:
-                yield from self._read_file(path, number)
+                yield from self._read_file(path, number, is_last=number == numbers[-1])
             except DamageError as error:
                 raise DamageError(f"{path}: {error}", hint=error.hint) from error
             self.journal.files.append(number)
             self.journal.next_number = number + 1
-        if numbers:  # a killed process may have left its last round unsynced: from here on others follow it
-            sync_file(self._filesystem.open(f"{directory}/{print_journal_name(numbers[-1])}"))
+        if numbers:
             sync_names(self._filesystem, directory)
 
-    def _read_file(self, path: str, number: int) -> Iterator[FoundRound]:
+    def _read_file(self, path: str, number: int, *, is_last: bool) -> Iterator[FoundRound]:
         content = self._filesystem.read_file(path)
         try:
             header = decode_file_header(content, number=number)
@@ -147,14 +169,25 @@ class _Redo:
                 hint="restore the files of the journal from a copy: rounds that were acknowledged are missing",
             )
         self._expected_sequence = header.first_sequence
-        end = HEADER_BYTES
+        start, end = 0, HEADER_BYTES
         for found in find_rounds(content, header):
             yield found
             self._expected_sequence = found.sequence + 1
-            end = found.end
+            start, end = found.position, found.end
         self.journal.next_sequence = self._expected_sequence
+        if is_last:
+            self._keep(path, content, start)
         if end < len(content):
             _logger.warning("%s: %d bytes of no whole round are left out: a crash tore them", path, len(content) - end)
+
+    def _keep(self, path: str, content: bytes, start: int) -> None:
+        """Makes the last round durable, for others follow it: its process may have been killed before its sync.
+
+        It is written once more: should its sync have failed, it counts as synced, and is not on the disk.
+        """
+        file = self._filesystem.open(path)
+        file.write_at((memoryview(content)[start:],), start)
+        sync_file(file)
 
     # --- putting back ---------------------------------------------------------------------------------------------
 
@@ -188,33 +221,34 @@ class _Redo:
         if not self._filesystem.exists(directory):
             return None
         owner = find_owner(self._filesystem, directory)
-        if owner is not None and owner != UUID(topic_id):
+        if owner is not None and str(owner) != topic_id:
             return None
-        place = _Place(directory, self.journal.tails.setdefault(name, JournaledTail()))
-        try:
-            place.delta_log = DeltaLogFiles(self._filesystem, directory)
-        except DamageError as error:
-            place.tail.damage = str(error)
-        return place
+        tail = self.journal.tails.setdefault(name, JournaledTail())
+        if owner is None:
+            tail.damage = (
+                f"neither version 0 nor a checkpoint of {directory} tells whose it is: what the commit journal has of "
+                "it is not put back"
+            )
+            return None
+        return _Place(directory, tail, DeltaLogFiles(self._filesystem, directory))
 
     def _put_bytes(self, place: _Place, piece: JournaledBytes, stored: memoryview | None) -> None:
-        path = f"{place.directory}/{piece.segment}"
+        path, end = f"{place.directory}/{piece.segment}", piece.position + piece.size
+        place.tail.ends[piece.segment] = end
         try:
-            file = self._filesystem.open(path, create=piece.is_new and stored is not None)
-        except FileNotFoundError:
-            return  # its records have been removed, and its file too; should it not be so, the opening finds out
+            file = self._filesystem.open(path)
+        except FileNotFoundError:  # its records were removed, and its file too; should it not be so, the opening tells
+            if stored is None or not piece.is_new or place.has_removed(piece.segment):
+                return
+            file = self._filesystem.open(path, create=True)
         if stored is not None:
             file.write_at((stored,), piece.position)
             place.segments[path] = None
         elif crc32c.crc32c(file.read_at(piece.size, piece.position)) != piece.crc:
-            end = piece.position + piece.size
             place.tail.damage = f"{path}, bytes {piece.position} to {end}: they are not what the journal says"
-        place.tail.ends[piece.segment] = piece.position + piece.size
 
     def _put_document(self, place: _Place, version: DeltaVersion, document: bytes) -> None:
         delta_log = place.delta_log
-        if delta_log is None:
-            return
         name = print_commit_name(version)
         path = f"{delta_log.directory}/{name}"
         if version in delta_log.loose_versions:
@@ -224,8 +258,10 @@ class _Redo:
                     place.tail.damage = f"{path} is not what the journal says of version {version}"
                     return
                 replace(self._filesystem, delta_log.directory, name, document, durable=False)
+            else:  # the same once more: should a sync of it have failed, it counts as synced unless it is written
+                self._filesystem.open(path).write_at((document,), 0)
             place.documents[path] = None
-        elif version not in delta_log.versions and version > _first_version(delta_log) and path not in place.documents:
+        elif version not in delta_log.versions and version > place.first_version and path not in place.documents:
             publish_new(self._filesystem, delta_log.directory, name, document, durable=False)
             place.documents[path] = None
 
@@ -245,11 +281,6 @@ class _Redo:
                 sync_names(self._filesystem, f"{place.directory}/{DELTA_LOG_DIRECTORY}")
             if place.segments:
                 sync_names(self._filesystem, place.directory)
-
-
-def _first_version(delta_log: DeltaLogFiles) -> int:
-    """The oldest version that is left: what is older was vacuumed, for the creation is synced before any round."""
-    return min([*(run.first_version for run in delta_log.versions.runs[:1]), *delta_log.checkpoint_versions[-1:]])
 
 
 def _is_whole(document: bytes, path: str) -> bool:

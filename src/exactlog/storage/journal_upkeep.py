@@ -44,13 +44,16 @@ class JournalUpkeep:
         self._ended: deque[JournalPart] = deque()
         self._began_ms: int | None = None
         self._running: asyncio.Task[None] | None = None
+        self._has_failed = False
+        """A failed sync is final: it is not tried again."""
 
     def look(self) -> None:
         """Ends the present file if it is time, and lets those go that have ended."""
         if self._running is not None and not self._running.done():
             return
-        if self._is_due() or self._ended:
-            self._running = asyncio.ensure_future(self._let_go())
+        is_due = self._is_due()
+        if is_due or self._ended:
+            self._running = asyncio.ensure_future(self._let_go(ends_file=is_due))
 
     def _is_due(self) -> bool:
         if self._engine.is_file_empty:
@@ -65,21 +68,28 @@ class JournalUpkeep:
         """Lets all files go: what was written stands in its place. No round may be on its way."""
         if self._running is not None:
             await asyncio.wait([self._running])
-        await self._let_go()
+        await self._let_go(ends_file=True)
 
-    async def _let_go(self) -> None:
+    async def _let_go(self, *, ends_file: bool) -> None:
+        if self._has_failed:
+            return
         try:
-            await self._end_and_settle()
+            if ends_file:
+                await self._end_file()
+            await self._settle()
         except SyncFailedError as error:
+            self._has_failed = True
             self._on_sync_failed(f"the commit journal: {error}")
         except OSError as error:  # it is tried again, and nothing is lost
             _logger.error("a file of the commit journal cannot go yet: %s", error)
 
-    async def _end_and_settle(self) -> None:
+    async def _end_file(self) -> None:
         ended = await self._rounds.between_rounds(self._engine.end_file)
         self._began_ms = None
         if ended is not None:
             self._ended.append(ended)
+
+    async def _settle(self) -> None:
         while self._ended:
             if not await self._rounds.published():  # the next start makes versions of what has none
                 return

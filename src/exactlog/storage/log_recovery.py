@@ -276,7 +276,9 @@ class _Recovery:
             group = self._adopt(segment, next_offset)
             next_offset = Offset(group.end_offset)
             following = self._files.new(self._directory, base_offset=next_offset)
-            if segment.size < self._filesystem.file_size(segment.path) or following.name == segment.name:
+            # Bytes that no journal has may stand behind those that it has: a round that was refused, after a power cut.
+            is_torn = self._is_lenient and segment.size < self._filesystem.file_size(segment.path)
+            if is_torn or following.name == segment.name:
                 break
             segment = following
         if self.log.adopted:

@@ -203,20 +203,9 @@ class PartitionStore:
             boot_epoch=boot_epoch,
             journaled=tail.ends,
         )
-        metadata = log.table.metadata
-        if metadata is None or metadata.topic_id != topic_id:
-            found_id = None if metadata is None else metadata.topic_id
-            raise DamageError(
-                f"{topic_partition}: {directory} belongs to topic id {found_id}, not to {topic_id}",
-                hint="put the directory of this topic back in its place",
-            )
-        written_epoch = max(log.table.leader_epoch, log.adopted_leader_epoch)
-        if written_epoch > settings.leader_epoch:
-            raise DamageError(
-                f"{topic_partition}: {directory} was written at leader epoch {written_epoch}, this start has only "
-                f"{settings.leader_epoch}: the catalog is older than the partition",
-                hint="put the catalog back that belongs to this data directory",
-            )
+        metadata = _check_belongs(
+            log, f"{topic_partition}: {directory}", topic_id=topic_id, leader_epoch=settings.leader_epoch
+        )
         _settle(self._filesystem, directory, log, settings, metadata, now_ms=self._clock.now_ms())
         self._journaled.pop(name, None)
         self._replayed.inc(log.replayed_versions)
@@ -263,6 +252,29 @@ class PartitionStore:
     def apply(self, partition: PartitionLog, config: TopicConfig) -> None:
         """Lets an open partition work under another configuration of its topic; does not block."""
         partition.apply(self._log_settings(config))
+
+
+def _check_belongs(log: RecoveredLog, what: str, *, topic_id: UUID, leader_epoch: int) -> TableMetadata:
+    """The metadata of a table that is this topic's, and not younger than the catalog.
+
+    Raises:
+        DamageError: it is another one's, or of a later start.
+    """
+    metadata = log.table.metadata
+    if metadata is None or metadata.topic_id != topic_id:
+        found_id = None if metadata is None else metadata.topic_id
+        raise DamageError(
+            f"{what} belongs to topic id {found_id}, not to {topic_id}",
+            hint="put the directory of this topic back in its place",
+        )
+    written_epoch = max(log.table.leader_epoch, log.adopted_leader_epoch)
+    if written_epoch > leader_epoch:
+        raise DamageError(
+            f"{what} was written at leader epoch {written_epoch}, this start has only {leader_epoch}: "
+            "the catalog is older than the partition",
+            hint="put the catalog back that belongs to this data directory",
+        )
+    return metadata
 
 
 def _settle(

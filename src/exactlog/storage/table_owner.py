@@ -1,5 +1,6 @@
 """Whose a partition directory is: the id of the topic that it was made for."""
 
+from contextlib import suppress
 from uuid import UUID
 
 from msgspec import UNSET
@@ -14,12 +15,13 @@ CREATION = DeltaVersion(0)
 
 def find_owner(filesystem: Filesystem, directory: str) -> UUID | None:
     """The id of the topic that a partition's directory belongs to; None when that cannot be told."""
-    try:
+    with suppress(DamageError, OSError):
         delta_log = DeltaLogFiles(filesystem, directory)
-        if CREATION in delta_log.versions:
+        with suppress(DamageError):
             metadata = delta_log.read_commit(CREATION)[0].commit.metadata
-            return None if metadata is UNSET else metadata.topic_id
+            if metadata is not UNSET:
+                return metadata.topic_id
         found = delta_log.newest_checkpoint()
-    except (DamageError, OSError):
-        return None
-    return None if found is None else found.metadata.topic_id
+        if found is not None:
+            return found.metadata.topic_id
+    return None

@@ -17,7 +17,7 @@ from exactlog.core.deltalog.commit_format import DeltaCommit, TableMetadata
 from exactlog.core.deltalog.log_path import parse_partition_directory_name
 from exactlog.core.deltalog.table_state import TableSegment, TableSnapshot, TableState
 from exactlog.core.model.errors import DamageError, OffsetOutOfRangeError
-from exactlog.core.model.ids import DeltaVersion, TimestampMs
+from exactlog.core.model.ids import DeltaVersion, Offset, TimestampMs
 from exactlog.core.model.isolation_level import IsolationLevel
 from exactlog.core.record.batch_format import BatchHeader
 from exactlog.core.record.record_format import Record, decode_records
@@ -30,6 +30,20 @@ from exactlog.storage.table_versions import AddingVersions, TableVersions, Versi
 from exactlog.storage.transaction_fates import StoredBatch, TransactionFates
 
 _OPEN_FILES_MAX = 16
+
+
+class TableBatch(Struct, frozen=True):
+    """A batch of which a reader sees records: those with offsets from `start_offset` to below `end_offset`.
+
+    Attributes:
+        header: as stored.
+        content: the whole batch, its checksum checked.
+    """
+
+    header: BatchHeader
+    content: bytes
+    start_offset: int
+    end_offset: int
 
 
 class StoredRecord(Struct, frozen=True):
@@ -143,7 +157,7 @@ class TableReader:
             OffsetOutOfRangeError: records that the version had have been removed since.
             DamageError: the bytes are not what was committed.
         """
-        bounds = self._bounds(as_of_version, as_of_timestamp)
+        bounds = self.bounds(as_of_version, as_of_timestamp)
         extent = self._extent(bounds, from_offset, to_offset, isolation, include_control=include_control)
         return (record for record, _ in self._records(self._segments, self._snapshot.segments, extent))
 
@@ -158,7 +172,7 @@ class TableReader:
         include_control: bool = False,
     ) -> Iterator["StoredRecord"]:
         """As `read`, with what is known of each record besides; to name its version, each delta commit is read too."""
-        bounds = self._bounds(as_of_version, as_of_timestamp)
+        bounds = self.bounds(as_of_version, as_of_timestamp)
         extent = self._extent(bounds, from_offset, to_offset, isolation, include_control=include_control)
         found = self._records(self._segments, self._snapshot.segments, extent)
         adding = AddingVersions(self._versions)
@@ -167,14 +181,122 @@ class TableReader:
             for record, batch in found
         )
 
-    def _bounds(self, as_of_version: int | None, as_of_timestamp: int | None) -> VersionBounds:
-        """What that version could see; the newest one by default."""
+    # --- batches ------------------------------------------------------------------------------------------------
+
+    def read_batches(
+        self,
+        from_offset: int = 0,
+        to_offset: int | None = None,
+        *,
+        as_of_version: int | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        include_control: bool = False,
+    ) -> Iterator[TableBatch]:
+        """The batches that `read` takes those records from, whole and as stored; errors as there."""
+        bounds = self.bounds(as_of_version)
+        extent = self._extent(bounds, from_offset, to_offset, isolation, include_control=include_control)
+        return self._read(self._segments, self._snapshot.segments, extent)
+
+    def count_records(
+        self,
+        from_offset: int = 0,
+        to_offset: int | None = None,
+        *,
+        as_of_version: int | None = None,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+        include_control: bool = False,
+    ) -> int:
+        """How many records `read` gives, from the headers of batches; a batch is read only where a range cuts it.
+
+        Raises:
+            DecodeError: such a batch is malformed; the rest as `read`.
+        """
+        bounds = self.bounds(as_of_version)
+        extent = self._extent(bounds, from_offset, to_offset, isolation, include_control=include_control)
+        count, start = 0, extent.start
+        try:
+            for batch in _visible(self._segments, self._snapshot.segments, extent):
+                header = batch.header
+                if extent.start <= header.base_offset and header.next_offset <= extent.end:
+                    count += header.record_count
+                else:
+                    records = decode_records(batch.read())
+                    count += sum(extent.start <= record.offset < extent.end for record in records)
+                start = header.next_offset
+        except FileNotFoundError as error:
+            raise self._missing(error, start) from None
+        return count
+
+    def bounds(self, as_of_version: int | None = None, as_of_timestamp: int | None = None) -> VersionBounds:
+        """What a version could see; the newest one by default.
+
+        Raises:
+            VersionExpiredError, VersionUnknownError: that version cannot be read.
+        """
         if as_of_timestamp is not None:
             as_of_version = self.version_at(as_of_timestamp)
         if as_of_version is not None:
             return self._versions.bounds(as_of_version)
         newest = self._snapshot
         return VersionBounds(newest.timestamp, newest.log_start_offset, newest.last_stable_offset, newest.next_offset)
+
+    def first_added(self, version: int) -> Offset:
+        """The first offset that a version or a later one added.
+
+        Raises:
+            VersionExpiredError, VersionUnknownError: that is not known, or not yet.
+        """
+        return self._versions.first_added(version)
+
+    def adding_versions(self) -> AddingVersions:
+        """Finds the delta commits that added offsets, which it is asked for in rising order."""
+        return AddingVersions(self._versions)
+
+    def size_between(self, start_offset: int, end_offset: int) -> int:
+        """How many bytes the batches take from the one that holds an offset up to another offset, exclusive.
+
+        Raises:
+            OffsetOutOfRangeError: they have been removed.
+            DamageError: the bytes are not batches.
+        """
+        self._refuse_removed(start_offset)
+        size = 0
+        for segment, entry in self._overlapping(start_offset, end_offset):
+            start = _locate(segment, entry, start_offset)[0] if start_offset > entry.base else 0
+            size += (_locate(segment, entry, end_offset)[0] if end_offset < entry.next_offset else entry.size) - start
+        return size
+
+    def batch_bounds(self, offset: int) -> tuple[Offset, Offset]:
+        """The first offset, and the exclusive end, of the batch that holds an offset, or of the next one behind a gap.
+
+        Behind the last batch it is the end of the table, twice.
+
+        Raises:
+            DamageError: the bytes are not batches.
+        """
+        for segment, entry in self._overlapping(offset, self._snapshot.next_offset):
+            header = _locate(segment, entry, offset)[1]
+            return header.base_offset, header.next_offset
+        return self._snapshot.next_offset, self._snapshot.next_offset
+
+    def first_not_older(self, timestamp_ms: int, start_offset: int, end_offset: int) -> int:
+        """The first offset of a range whose batch has a record that is not older than a time; its end where none has.
+
+        Segments that a checkpoint knows whole are passed over by what it says; of the next one headers are read.
+
+        Raises:
+            DamageError: the bytes are not batches.
+        """
+        for segment, entry in self._overlapping(start_offset, end_offset):
+            known = self._known_rows.get(entry.name)
+            if known is not None and known.size == entry.size and known.max_timestamp < timestamp_ms:
+                continue
+            for batch in _batches(
+                [segment], [entry], max(start_offset, entry.base), min(end_offset, entry.next_offset)
+            ):
+                if batch.header.max_timestamp >= timestamp_ms:
+                    return max(start_offset, batch.header.base_offset)
+        return end_offset
 
     def _extent(
         self,
@@ -235,28 +357,42 @@ class TableReader:
             oldest_version = self._versions.first_from(log_start)
             raise OffsetOutOfRangeError(self.name, oldest=log_start, oldest_version=oldest_version)
 
+    def _overlapping(self, start_offset: int, end_offset: int) -> Iterator[tuple[Segment, TableSegment]]:
+        """The segments with offsets of a range."""
+        for segment, entry in zip(self._segments, self._snapshot.segments, strict=True):
+            if start_offset < entry.next_offset and entry.base < end_offset:
+                yield segment, entry
+
     def _records(
         self, segments: Sequence[Segment], entries: Sequence[TableSegment], extent: "_Extent"
     ) -> Iterator[tuple[Record, BatchHeader]]:
-        """The records to read, from what was there when they were asked for: a refresh changes that."""
+        """The records to read."""
+        for batch in self._read(segments, entries, extent):
+            for record in decode_records(batch.content):
+                if extent.start <= record.offset < extent.end:
+                    yield record, batch.header
+
+    def _read(
+        self, segments: Sequence[Segment], entries: Sequence[TableSegment], extent: "_Extent"
+    ) -> Iterator[TableBatch]:
+        """The batches to read, from what was there when they were asked for: a refresh changes that."""
         start = extent.start
-        fates = TransactionFates(_batches(segments, entries, start, extent.version_end))
         try:
-            for batch in _batches(segments, entries, start, extent.end):
-                header = batch.header
-                if header.is_control:
-                    if not extent.include_control:
-                        continue
-                elif extent.is_committed_only and header.is_transactional and fates.is_aborted(batch):
-                    continue
-                for record in decode_records(batch.read()):
-                    if extent.start <= record.offset < extent.end:
-                        yield record, header
-                        start = record.offset + 1
+            for batch in _visible(segments, entries, extent):
+                yield TableBatch(batch.header, batch.read(), extent.start, extent.end)
+                start = batch.header.next_offset
         except FileNotFoundError as error:
-            now = TableReader(self._files.filesystem, self._directory)
-            now._refuse_removed(start)
-            raise DamageError(f"{error.filename} is missing", hint="restore the file from a copy") from None
+            raise self._missing(error, start) from None
+
+    def _missing(self, error: FileNotFoundError, offset: int) -> DamageError:
+        """What it means that the file of an offset is not there: its records have been removed, or it is damage.
+
+        Raises:
+            OffsetOutOfRangeError: they have been removed.
+        """
+        now = TableReader(self._files.filesystem, self._directory)
+        now._refuse_removed(offset)
+        return DamageError(f"{error.filename} is missing", hint="restore the file from a copy")
 
 
 class _Extent(Struct, frozen=True):
@@ -275,6 +411,19 @@ class _Extent(Struct, frozen=True):
     version_end: int
     is_committed_only: bool
     include_control: bool
+
+
+def _visible(segments: Sequence[Segment], entries: Sequence[TableSegment], extent: _Extent) -> Iterator[StoredBatch]:
+    """The batches of which a reader sees records."""
+    fates = TransactionFates(_batches(segments, entries, extent.start, extent.version_end))
+    for batch in _batches(segments, entries, extent.start, extent.end):
+        header = batch.header
+        if header.is_control:
+            if not extent.include_control:
+                continue
+        elif extent.is_committed_only and header.is_transactional and fates.is_aborted(batch):
+            continue
+        yield batch
 
 
 def _batches(
@@ -298,6 +447,13 @@ def _batches(
             yield StoredBatch(segment, at, header)
             if header.next_offset >= end:
                 return
+
+
+def _locate(segment: Segment, entry: TableSegment, offset: int) -> tuple[int, BatchHeader]:
+    """The position and header of the batch that holds an offset of a segment, or of the next one behind a gap."""
+    if segment.next_offset <= offset:
+        _grow(segment, entry, offset + 1)
+    return segment.locate(offset)
 
 
 def _grow(segment: Segment, entry: TableSegment, end: int) -> None:

@@ -121,6 +121,19 @@ class TableVersions:
         found = self._first(lambda bounds: bounds.log_start_offset >= log_start_offset)
         return self.newest if found is None else found
 
+    def first_added(self, version: int) -> Offset:
+        """The first offset that a version or a later one added: the end of the version before.
+
+        Raises:
+            VersionExpiredError, VersionUnknownError: that version is not there any more, or not yet.
+        """
+        self.bounds(version)
+        if version > self.oldest:
+            return self.bounds(version - 1).end_offset
+        if DeltaVersion(version) not in self._delta_log.versions:  # a checkpoint stands in for it
+            raise VersionExpiredError(self._table, oldest=self.oldest + 1)
+        return _first_added(self.commit(DeltaVersion(version)))
+
     def that_ends_behind(self, offset: int) -> tuple[VersionBounds, DeltaCommit | None] | None:
         """The first version that ends behind an offset; without its commit where that is gone, None where none does."""
         version = self._first(lambda bounds: bounds.end_offset > offset)
@@ -181,8 +194,7 @@ class AddingVersions:
                 return
             commit = found[1]
         self._commit, self._end_offset = commit, commit.end_offset
-        adds = (operation.offset_start for operation in commit.operations if operation.type == "add")
-        self._first_added = next(adds, commit.end_offset)  # they follow each other up to the end
+        self._first_added = _first_added(commit)
 
     def _following(self, offset: int) -> DeltaCommit | None:
         """The commit that added an offset, if it is behind the last one that was found."""
@@ -193,3 +205,9 @@ class AddingVersions:
         except VersionExpiredError:
             return None
         return commit
+
+
+def _first_added(commit: DeltaCommit) -> Offset:
+    """The first offset that a commit added; its end where it added none: adds follow each other up to the end."""
+    adds = (operation.offset_start for operation in commit.operations if operation.type == "add")
+    return next(adds, commit.end_offset)

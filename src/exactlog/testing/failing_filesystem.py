@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 
 from exactlog.storage.filesystem import Buffer, MemoryFilesystem
@@ -257,6 +257,15 @@ class FailingFilesystem(FailuresOnOrder):
         with self.carried_out("sync_directory", path, when_refused=lambda: self._directory(path).fail_sync()):
             self._directory(path).sync()
 
+    def sync_all(self, path: str) -> None:
+        def fail() -> None:
+            for inode in _below(self._directory(path)):
+                inode.fail_sync()
+
+        with self.carried_out("sync_all", path, when_refused=fail):
+            for inode in _below(self._directory(path)):
+                inode.sync()
+
     # --- inside -----------------------------------------------------------------------------------------------
 
     def _find(self, path: str) -> Inode | None:
@@ -327,6 +336,16 @@ def _refuse_to_replace(replaced: Inode | None, *, by: Inode, path: str) -> None:
             raise _error(errno.ENOTDIR, path)
         case DirectoryInode(entries=entries), _ if entries:
             raise _error(errno.ENOTEMPTY, path)
+
+
+def _below(directory: DirectoryInode) -> Iterator[Inode]:
+    """The directory, and all that is in it and below."""
+    yield directory
+    for inode in directory.entries.values():
+        if isinstance(inode, DirectoryInode):
+            yield from _below(inode)
+        else:
+            yield inode
 
 
 def _names(path: str) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 READS = frozenset({"open", "read_at", "read_file", "size", "file_size", "list_names", "exists"})
-SYNCS = frozenset({"sync_data", "sync", "sync_directory"})
+SYNCS = frozenset({"sync_data", "sync", "sync_directory", "sync_all"})
 STEPS = SYNCS | {"create", "write_at", "truncate", "make_directories", "remove", "remove_directory", "rename", "link"}
 """What changes something, on the disk or of its being certain: a crash between two others finds the same."""
 

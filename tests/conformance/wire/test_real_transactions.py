@@ -172,6 +172,54 @@ async def test_processes_share_a_transaction_and_late_ones_are_fenced(bootstrap,
     )
 
 
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_a_transaction_is_begun_written_and_ended_by_three_clients(bootstrap, level, name, is_commit):
+    place, group = TopicPartition(name, 0), f"{name}-group"
+    async with topic_on(bootstrap, name) as client:
+        async with connect(f"kafka://{bootstrap}", SETTINGS) as beginner:
+            producer = beginner.transactional_producer(name)
+            shared = await producer.begin_shared()
+            assert await producer.stable_offsets(group) == {}
+            assert await beginner.partition_count(name) == PARTITIONS
+        async with connect(f"kafka://{bootstrap}", SETTINGS) as writer:
+            part = writer.join_transaction(shared)
+            for sequence in range(0, 4, 2):
+                await part.send_batch(place, two_records(shared, sequence))
+        async with connect(f"kafka://{bootstrap}", SETTINGS) as ender:
+            producer = ender.resume_transaction(shared)
+            await producer.send_offsets(group, {place: 7}, metadata="seven")
+            await (producer.commit() if is_commit else producer.abort())
+            async with ender.transactional_producer(name) as next_producer, next_producer.transaction():
+                await next_producer.produce(name, [NewRecord(b"next")], partition=0)
+                found = await next_producer.stable_offsets(group)
+        values = await committed_values(client, name, count=5 if is_commit else 1)
+    assert values == [b"next", *[b"record"] * (4 * is_commit)]
+    assert {place: (offset.offset, offset.metadata) for place, offset in found.items()} == (
+        {place: (7, "seven")} if is_commit else {}
+    )
+
+
+async def test_to_resume_a_transaction_takes_nothing_over(bootstrap, level, name):
+    async with topic_on(bootstrap, name) as client:
+        shared = await client.transactional_producer(name).begin_shared()
+        await client.join_transaction(shared).send_batch(TopicPartition(name, 0), two_records(shared, 0))
+        async with client.transactional_producer(name) as other, other.transaction():
+            await other.produce(name, [NewRecord(b"other")], partition=0)
+            with pytest.raises(ProducerFencedError):
+                await client.resume_transaction(shared).abort()
+        assert await committed_values(client, name, count=1) == [b"other"]
+
+
+def two_records(shared, sequence):
+    return build_batch(
+        [NewRecord(b"record")] * 2,
+        producer_id=shared.producer_id,
+        producer_epoch=shared.producer_epoch,
+        base_sequence=sequence,
+        is_transactional=True,
+    )
+
+
 async def begin_and_end_empty(driver):
     """A shared transaction in which nobody wrote can be aborted, and another one begun."""
     await driver.begin_shared()

@@ -335,3 +335,23 @@ async def test_when_one_partition_fails_the_error_says_how_much_was_appended():
         with pytest.raises(KafkaError, match="POLICY_VIOLATION") as error:
             await client.produce("orders", records)
     assert error.value.hint == "2 of 3 records were appended for certain"
+
+
+async def test_the_partitions_of_a_topic_are_counted_and_it_is_created_where_the_broker_does_that():
+    cluster = cluster_with(1, 1, 1)
+    async with running(cluster) as client:
+        assert await client.partition_count("orders") == 3
+        assert await client.partition_count("made on demand") == 1
+        cluster.may_create = False
+        with pytest.raises(NotFoundError, match="topic nowhere does not exist"):
+            await client.partition_count("nowhere")
+
+
+async def test_a_topic_that_is_denied_while_it_is_created_is_asked_for_again():
+    cluster = cluster_with(1)
+    cluster.may_create = False
+    async with running(cluster) as client:
+        counting = asyncio.create_task(client.partition_count("soon"))
+        await asyncio.sleep(0.1)
+        cluster.add_topic("soon", leaders=(1, 1))
+        assert await counting == 2

@@ -25,9 +25,10 @@ from exactlog.core.protocol.messages.add_partitions_to_txn import AddPartitionsT
 from exactlog.core.protocol.messages.end_txn import EndTxnRequest
 from exactlog.core.protocol.messages.find_coordinator import FindCoordinatorRequest
 from exactlog.core.protocol.messages.init_producer_id import InitProducerIdRequest
+from exactlog.core.protocol.messages.offset_fetch import OffsetFetchRequest
 from exactlog.core.protocol.messages.produce import ProduceRequest
 from exactlog.core.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from exactlog.core.record.batch_builder import NewRecord
+from exactlog.core.record.batch_builder import NewRecord, build_batch
 from exactlog.core.record.batch_format import decode_header
 from tests.unit.client.toy_broker import HangUpError, running
 from tests.unit.client.toy_transactions import TransactionCluster, up_to
@@ -576,3 +577,118 @@ async def test_compressed_records_need_a_broker_that_knows_the_codec():
         await producer.begin()
         with pytest.raises(UnsupportedError):
             await producer.produce("orders", [NewRecord(b"x")], partition=0, compression=Compression.ZSTD)
+
+
+# --- a transaction that is begun in one process and ended in another ------------------------------------------
+
+
+@both_levels
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_a_transaction_that_was_left_open_is_ended_by_whoever_knows_it(level, is_commit):
+    cluster = cluster_at(level)
+    async with running(cluster) as client:
+        shared = await client.transactional_producer("pay").begin_shared()
+        await write(client.join_transaction(shared))
+        async with client.resume_transaction(shared) as producer:
+            await producer.send_offsets("g", {A: 4}, metadata="who")
+            await (producer.commit() if is_commit else producer.abort())
+            assert (await producer.begin_shared()).producer_epoch > shared.producer_epoch
+    state, _, places = cluster.outcomes[0]
+    assert (state, places) == ("CompleteCommit" if is_commit else "CompleteAbort", {A, OFFSETS})
+    assert cluster.group.committed == ({A: 4} if is_commit else {})
+    (request,) = cluster.requests_of(TxnOffsetCommitRequest)
+    assert request.topics[0].partitions[0].committed_metadata == "who"
+
+
+@both_levels
+async def test_a_resumed_transaction_is_aborted_when_it_is_left(level):
+    cluster = cluster_at(level)
+    async with running(cluster) as client:
+        shared = await client.transactional_producer("pay").begin_shared()
+        await write(client.join_transaction(shared))
+        async with client.resume_transaction(shared):
+            pass
+    assert [state for state, _, _ in cluster.outcomes] == ["CompleteAbort"]
+
+
+@both_levels
+async def test_to_resume_takes_nothing_over(level):
+    cluster = cluster_at(level)
+    async with running(cluster) as client:
+        shared = await client.transactional_producer("pay").begin_shared()
+        await write(client.join_transaction(shared))
+        async with client.transactional_producer("pay") as other:
+            await other.begin()
+            await write(other)
+            async with client.resume_transaction(shared) as producer:
+                with pytest.raises(ProducerFencedError):
+                    await producer.send_offsets("g", {A: 4})
+                with pytest.raises(ProducerFencedError):
+                    await producer.commit()
+            assert cluster.transactions["pay"].state == "Ongoing"
+
+
+@both_levels
+async def test_offsets_are_looked_at_when_no_other_transaction_is_about_to_commit_them(level):
+    cluster = cluster_at(level)
+    cluster.group.committed[A] = 4
+    async with running(cluster) as client:
+        part = client.join_transaction(await client.transactional_producer("pay").begin_shared())
+        cluster.fail(ApiKey.OFFSET_FETCH, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        assert {place: found.offset for place, found in (await part.stable_offsets("g")).items()} == {A: 4}
+    assert [request.require_stable for request in cluster.requests_of(OffsetFetchRequest)] == [True, True]
+
+
+def built(shared, *, sequence=0, count=1, compression=Compression.NONE):
+    return build_batch(
+        [NewRecord(b"x")] * count,
+        compression=compression,
+        producer_id=shared.producer_id,
+        producer_epoch=shared.producer_epoch,
+        base_sequence=sequence,
+        is_transactional=True,
+    )
+
+
+@both_levels
+async def test_batches_that_the_caller_has_built_are_sent_as_they_are(level):
+    cluster = cluster_at(level)
+    async with running(cluster) as client:
+        shared = await client.transactional_producer("pay").begin_shared()
+        part = client.join_transaction(shared)
+        assert [
+            await part.send_batch(A, built(shared, count=3)),
+            await part.send_batch(A, built(shared, sequence=3)),
+            await part.send_batch(B, built(shared, compression=Compression.ZSTD)),
+        ] == [0, 3, 0]
+        await client.resume_transaction(shared).commit()
+    assert signatures(cluster) == [(place, shared.producer_epoch, at) for place, at in [(0, 0), (0, 3), (1, 0)]]
+    assert len(cluster.requests_of(AddPartitionsToTxnRequest)) == (0 if level == 2 else 2)
+
+
+@both_levels
+async def test_a_batch_that_is_too_large_may_be_sent_again_in_parts(level):
+    cluster = cluster_at(level)
+    async with running(cluster) as client:
+        shared = await client.transactional_producer("pay").begin_shared()
+        part = client.join_transaction(shared)
+        cluster.fail(ApiKey.PRODUCE, ErrorCode.MESSAGE_TOO_LARGE)
+        with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+            await part.send_batch(A, built(shared, count=2))
+        await part.send_batch(A, built(shared))
+        cluster.fail(ApiKey.PRODUCE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        with pytest.raises(KafkaError, match="OUT_OF_ORDER"):
+            await part.send_batch(A, built(shared, sequence=1))
+        with pytest.raises(TransactionFailedError):
+            await part.send_batch(A, built(shared, sequence=1))
+
+
+@both_levels
+async def test_the_producer_itself_sends_batches_and_looks_at_offsets_too(level):
+    cluster = cluster_at(level)
+    async with running(cluster) as client, client.transactional_producer("pay") as producer:
+        shared = await producer.begin_shared()
+        assert await producer.stable_offsets("g") == {}
+        assert await producer.send_batch(A, built(shared)) == 0
+        await producer.commit()
+    assert [state for state, _, _ in cluster.outcomes] == ["CompleteCommit"]

@@ -45,6 +45,27 @@ def test_only_synced_bytes_under_synced_names_are_certain(files):
     assert tree(files.after_power_cut()) == {"/d": None, "/e": None, "/d/no bytes": b"", "/d/synced": b"certain"}
 
 
+def test_one_sync_of_all_makes_bytes_and_names_below_a_directory_certain(files):
+    make_directories(files, "/d/f")
+    written(files, "/d/f/a", b"certain", synced=False)
+    written(files, "/d/b", b"too", synced=False)
+    written(files, "/e/c", b"lost", synced=False)
+
+    files.sync_all("/d")
+
+    found = {"/d": None, "/d/b": b"too", "/d/f": None, "/d/f/a": b"certain", "/e": None}
+    assert tree(files.after_power_cut()) == found
+
+
+def test_a_failed_sync_of_all_drops_everything_below(files):
+    written(files, "/d/a", b"lost", synced=False)
+    with pytest.raises(OSError, match="Input/output error"), files.fail("sync_all"):
+        files.sync_all("/d")
+    files.sync_all("/d")
+
+    assert files.after_power_cut().list_names("/d") == []
+
+
 def test_a_power_cut_that_is_only_looked_at_changes_nothing(files):
     file = written(files, "/d/a", b"lost", synced=False)
     files.after_power_cut()

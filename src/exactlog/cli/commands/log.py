@@ -21,6 +21,7 @@ from exactlog.core.model.ids import TopicPartition
 from exactlog.core.model.isolation_level import IsolationLevel
 from exactlog.storage.directory_lock import DirectoryLock
 from exactlog.storage.filesystem import OsFilesystem
+from exactlog.storage.journal_redo import redo_journal
 from exactlog.storage.table_reader import TableReader, find_tables, open_table
 from exactlog.storage.vacuum import vacuum as vacuum_table
 
@@ -150,7 +151,10 @@ def vacuum(settings: Settings, /, *, path: Path, keep_versions: int, dry_run: bo
     """Let old versions of a partition, or of every partition, expire. No broker may be running on them."""
     paths = table_paths(path)
     rows, failures = [], []
-    with nullcontext() if dry_run else DirectoryLock(str(data_dir_of(path))):
+    data_dir = str(data_dir_of(path))
+    with nullcontext() if dry_run else DirectoryLock(data_dir):
+        if not dry_run:
+            redo_journal(OsFilesystem(), data_dir)
         for each in paths:
             try:
                 rows.append(vacuum_row(each, versions_keep=keep_versions, dry_run=dry_run))

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from exactlog.cli.exit_codes import ExitCode
 from exactlog.cli.output import cell, encode_json, table_lines, write_line
 from exactlog.cli.settings import Command, Settings
 from exactlog.core.deltalog.log_path import DELTA_LOG_DIRECTORY, parse_partition_directory_name
 from exactlog.core.model.errors import NotFoundError
-from exactlog.storage.audit_findings import AuditReport, Finding, TableReport, summarise
+from exactlog.storage.audit_findings import AuditReport, Finding, TableReport
 from exactlog.storage.catalog import CATALOG_NAME
-from exactlog.storage.data_directory_audit import audit_data_directory
+from exactlog.storage.data_directory_audit import audit_data_directory, audit_partition
 from exactlog.storage.directory_lock import DirectoryLock
 from exactlog.storage.filesystem import OsFilesystem
-from exactlog.storage.table_audit import audit_table
+from exactlog.storage.journal_redo import redo_journal
 from exactlog.storage.table_repair import RepairReport, TableRepair
 from exactlog.storage.table_repair import repair as repair_found
 
@@ -64,13 +65,16 @@ def verify(settings: Settings, /, *, path: Path, is_deep: bool) -> int:
 def repair(settings: Settings, /, *, path: Path, dry_run: bool) -> int:
     """Put right what can be without losing a record; exit with 7 if damage remains.
 
-    No broker may be running on the directory. What cannot be repaired is listed with what to do about it.
+    No broker may be running on the directory. What cannot be repaired is listed with what to do about it. What a broker
+    has left in a commit journal is put in its place first.
     """
     if settings.verbose:
         settings.start_logging()
     refuse_other_paths(path)
-    data_dir = path.resolve().parent if is_partition(path) else path
-    with nullcontext() if dry_run else DirectoryLock(os.fspath(data_dir)):
+    data_dir = os.fspath(path.resolve().parent if is_partition(path) else path)
+    with nullcontext() if dry_run else DirectoryLock(data_dir):
+        if not dry_run:
+            redo_journal(OsFilesystem(), data_dir)
         report = repair_found(OsFilesystem(), audit(path, is_deep=False), dry_run=dry_run)
     if settings.output_of_list() == "table":
         write_repair(report, path)
@@ -86,10 +90,11 @@ def audit(path: Path, *, is_deep: bool) -> AuditReport:
         NotFoundError: it is neither.
     """
     refuse_other_paths(path)
-    filesystem, directory = OsFilesystem(), os.fspath(path)
     if is_partition(path):
-        return summarise((audit_table(filesystem, directory, is_deep=is_deep),))
-    return audit_data_directory(filesystem, directory, is_deep=is_deep)
+        place = path.resolve()
+        report = audit_partition(OsFilesystem(), os.fspath(place.parent), place.name, is_deep=is_deep)
+        return replace(report, tables=tuple(replace(table, path=os.fspath(path)) for table in report.tables))
+    return audit_data_directory(OsFilesystem(), os.fspath(path), is_deep=is_deep)
 
 
 def is_partition(path: Path) -> bool:

@@ -1,7 +1,8 @@
 """The client of the wire adapter: one cluster, and the ports on it."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from typing import Final, Self
 
 from exactlog.client.groups import MemberSettings
 from exactlog.client.ports import ClientSettings, IsolationLevel
@@ -16,10 +17,14 @@ from exactlog.client.wire.group_admin import WireGroupAdmin
 from exactlog.client.wire.group_consumer import WireGroupConsumer
 from exactlog.client.wire.group_membership import GroupMembership
 from exactlog.client.wire.producer import WireProducer
+from exactlog.client.wire.retries import retry
 from exactlog.client.wire.transaction_admin import WireTransactionAdmin
 from exactlog.client.wire.transaction_part import WireTransactionPart
 from exactlog.client.wire.transactional_producer import WireTransactionalProducer
+from exactlog.core.model.errors import NotFoundError
 from exactlog.core.model.ids import Offset, TopicPartition
+
+_CREATION_PAUSES_MS: Final = (50, 100, 200, 400, 800)  # Apache Kafka denies a topic while it creates it
 
 
 class WireClient:
@@ -71,6 +76,21 @@ class WireClient:
         """See `Client`."""
         await self._cluster.close()
 
+    async def partition_count(self, topic: str) -> int:
+        """See `Client`."""
+        pauses_ms = iter(_CREATION_PAUSES_MS)
+        while True:
+            try:
+                found = await retry(
+                    f"look at topic {topic}", lambda: self._cluster.topic(topic, may_create=True), self._settings
+                )
+                return len(found.partitions)
+            except NotFoundError:
+                pause_ms = next(pauses_ms, None)
+                if pause_ms is None:
+                    raise
+                await asyncio.sleep(pause_ms / 1000)
+
     def transactional_producer(
         self, transactional_id: str, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS_DEFAULT
     ) -> WireTransactionalProducer:
@@ -87,6 +107,14 @@ class WireClient:
     def join_transaction(self, transaction: SharedTransaction) -> WireTransactionPart:
         """See `Client`."""
         return WireTransactionPart(self._cluster, self._coordinators, self._transactions, self._settings, transaction)
+
+    def resume_transaction(
+        self, transaction: SharedTransaction, *, timeout_ms: int = TRANSACTION_TIMEOUT_MS_DEFAULT
+    ) -> WireTransactionalProducer:
+        """See `Client`."""
+        producer = self.transactional_producer(transaction.transactional_id, timeout_ms=timeout_ms)
+        producer.resume(transaction)
+        return producer
 
     def join_group(
         self,

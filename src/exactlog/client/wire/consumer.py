@@ -9,7 +9,7 @@ from exactlog.client.ports import EARLIEST, ClientSettings, ConsumedRecord, Isol
 from exactlog.client.wire.admin import WireAdmin
 from exactlog.client.wire.cluster import Cluster, Lane, TopicMetadata, pick_by_topic_id
 from exactlog.client.wire.connection import WireConnection
-from exactlog.client.wire.fetched_batches import visible_batches
+from exactlog.client.wire.fetched_batches import FetchedBatch, judged_batches, visible_batches
 from exactlog.client.wire.refusals import as_error_code, check, refusal
 from exactlog.client.wire.retries import retry
 from exactlog.core.model.error_code import ErrorCode
@@ -124,6 +124,37 @@ class Reading:
             self.positions[place] = max(self.positions[place], behind)
             if self.positions[place] == end:
                 break
+
+    def batches(self, place: TopicPartition, fetched: PartitionData) -> Iterator[FetchedBatch]:
+        """The batches of an answer that have something for the reader, whole, though it may see only some of them.
+
+        The position moves behind each when the next is asked for. An answer about this partition alone that is empty
+        says that nothing is left up to where the broker looked: behind removed records there may be no batch.
+        """
+        end = self._ends.get(place)
+        if not fetched.records and len(self.positions) == 1 and end is not None and end <= self._looked_until(fetched):
+            self.positions[place] = end
+            return
+        for batch in judged_batches(
+            fetched.records or b"",
+            fetched.aborted_transactions or (),
+            place=place,
+            from_offset=self.positions[place],
+            isolation=self._isolation,
+            include_control=self._include_control,
+        ):
+            behind = batch.header.next_offset if end is None else min(batch.header.next_offset, end)
+            is_reached = end is None or batch.header.base_offset < end
+            if batch.is_visible and is_reached and batch.header.next_offset > self.positions[place]:
+                yield batch
+            self.positions[place] = max(self.positions[place], behind)
+            if self.positions[place] == end:
+                return
+
+    def _looked_until(self, fetched: PartitionData) -> int:
+        """The exclusive end of what the broker could have answered with."""
+        is_committed_only = self._isolation is IsolationLevel.READ_COMMITTED
+        return fetched.last_stable_offset if is_committed_only else fetched.high_watermark
 
     async def _attempt_round(self) -> Fetched:
         fetched: Fetched = {}

@@ -11,9 +11,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
+from exactlog.client.groups import CommittedOffset
 from exactlog.client.ports import ACKS_ALL, ClientSettings
 from exactlog.client.produced import ProducedRecord
 from exactlog.client.transactions import (
+    TOO_LARGE,
     ProducerFencedError,
     SharedTransaction,
     TransactionFailedError,
@@ -22,6 +24,7 @@ from exactlog.client.transactions import (
 from exactlog.client.wire.broker_versions import VERSION_MAX, BrokerVersions
 from exactlog.client.wire.cluster import Cluster
 from exactlog.client.wire.coordinators import Coordinators
+from exactlog.client.wire.offsets import committed_offsets
 from exactlog.client.wire.produce_exchange import FIRST_VERSION_WITH_ZSTD, detail_of, exchange_produce
 from exactlog.client.wire.producer import IdempotentSession
 from exactlog.client.wire.record_distributor import RecordDistributor
@@ -29,8 +32,9 @@ from exactlog.client.wire.refusals import as_error_code
 from exactlog.client.wire.retries import retry
 from exactlog.client.wire.transaction_refusals import check_transaction, transaction_refusal
 from exactlog.core.codec.compression import Compression
+from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import ExactlogError
+from exactlog.core.model.errors import ExactlogError, KafkaError
 from exactlog.core.model.ids import Offset, TopicPartition
 from exactlog.core.model.sequences import add_to_sequence
 from exactlog.core.protocol.api_keys import ApiKey
@@ -48,6 +52,7 @@ from exactlog.core.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from exactlog.core.record.batch_builder import NewRecord, build_batch
+from exactlog.core.record.batch_format import decode_header
 
 ADDS_BY_WRITING: Final = 2
 """The level of `transaction.version` from which on writing to a partition adds it."""
@@ -138,6 +143,25 @@ class WireTransactionPart:
                 topic, records, produce_batch, partition=partition, prepare=self._add_partitions
             )
 
+    async def send_batch(self, place: TopicPartition, batch: Buffer) -> Offset | None:
+        """See `TransactionPart`."""
+        with self._doing():
+            await self._add_partitions([place])
+            try:
+                return await self._send(place, batch, decode_header(batch).compression)
+            except KafkaError as error:
+                if error.kafka_error not in TOO_LARGE:
+                    raise
+                too_large = error
+        raise too_large
+
+    async def stable_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """See `TransactionPart`."""
+        what = f"list the offsets of group {group_id}"
+        return await retry(
+            what, lambda: committed_offsets(self._groups, group_id, what=what, is_stable=True), self._settings
+        )
+
     async def send_offsets(
         self,
         group_id: str,
@@ -146,6 +170,7 @@ class WireTransactionPart:
         member_id: str = "",
         generation_id: int = -1,
         group_instance_id: str | None = None,
+        metadata: str = "",
     ) -> None:
         """See `TransactionPart`."""
         if not offsets:
@@ -158,7 +183,7 @@ class WireTransactionPart:
             member_id=member_id,
             generation_id_or_member_epoch=generation_id,
             group_instance_id=group_instance_id,
-            topics=_offsets_by_topic(offsets),
+            topics=_offsets_by_topic(offsets, metadata),
         )
         is_member = bool(member_id) or generation_id >= 0 or group_instance_id is not None
         with self._doing():
@@ -203,6 +228,11 @@ class WireTransactionPart:
             base_sequence=session.next_sequences[place],
             is_transactional=True,
         )
+        base_offset = await self._send(place, batch, compression)
+        session.next_sequences[place] = add_to_sequence(session.next_sequences[place], len(records))
+        return base_offset
+
+    async def _send(self, place: TopicPartition, batch: Buffer, compression: Compression) -> Offset | None:
         first_capable = FIRST_VERSION_WITH_ZSTD if compression is Compression.ZSTD else _FIRST_PRODUCE
         first_adding = _NEEDED_FOR_ADDING_BY_WRITING[ApiKey.PRODUCE]
 
@@ -235,9 +265,7 @@ class WireTransactionPart:
                 raise transaction_refusal(answer.error_code, f"produce to {place}", detail_of(answer))
             return Offset(answer.base_offset)
 
-        base_offset = await retry(f"produce to {place}", attempt, self._settings)
-        session.next_sequences[place] = add_to_sequence(session.next_sequences[place], len(records))
-        return base_offset
+        return await retry(f"produce to {place}", attempt, self._settings)
 
     async def _add_partitions(self, places: Collection[TopicPartition]) -> None:
         """Tell the coordinator what will be written to, where writing does not tell it."""
@@ -347,9 +375,13 @@ def _partitions_by_topic(places: Sequence[TopicPartition]) -> tuple[AddPartition
     return tuple(AddPartitionsToTxnTopic(name=name, partitions=tuple(found)) for name, found in by_topic.items())
 
 
-def _offsets_by_topic(offsets: Mapping[TopicPartition, Offset]) -> tuple[TxnOffsetCommitRequestTopic, ...]:
+def _offsets_by_topic(
+    offsets: Mapping[TopicPartition, Offset], metadata: str
+) -> tuple[TxnOffsetCommitRequestTopic, ...]:
     by_topic: defaultdict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
     for place, offset in offsets.items():
-        partition = TxnOffsetCommitRequestPartition(partition_index=place.partition, committed_offset=offset)
+        partition = TxnOffsetCommitRequestPartition(
+            partition_index=place.partition, committed_offset=offset, committed_metadata=metadata
+        )
         by_topic[place.topic].append(partition)
     return tuple(TxnOffsetCommitRequestTopic(name=name, partitions=tuple(found)) for name, found in by_topic.items())

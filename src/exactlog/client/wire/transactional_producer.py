@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, Self
 
+from exactlog.client.groups import CommittedOffset
 from exactlog.client.ports import ClientSettings
 from exactlog.client.produced import ProducedRecord, ProducerIdentity
 from exactlog.client.transactions import (
@@ -30,6 +31,7 @@ from exactlog.client.wire.transaction_part import (
 )
 from exactlog.client.wire.transaction_refusals import check_transaction
 from exactlog.core.codec.compression import Compression
+from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import ExactlogError, KafkaError, UnavailableError
 from exactlog.core.model.ids import (
@@ -127,6 +129,11 @@ class WireTransactionalProducer:
             self._needs_new_epoch |= bool(self._session.next_sequences)
             return await self._begin(is_shared=True)
 
+    def resume(self, transaction: SharedTransaction) -> None:
+        """Be the producer of a transaction that is open already, begun by another one of this transactional id."""
+        self._session = IdempotentSession(transaction.identity)
+        self._open(transaction, is_shared=True)
+
     async def commit(self) -> None:
         """See `TransactionalProducer`."""
         async with self._alone():
@@ -172,6 +179,7 @@ class WireTransactionalProducer:
         member_id: str = "",
         generation_id: int = -1,
         group_instance_id: str | None = None,
+        metadata: str = "",
     ) -> None:
         """See `TransactionPart`."""
         await self._writable().send_offsets(
@@ -180,7 +188,16 @@ class WireTransactionalProducer:
             member_id=member_id,
             generation_id=generation_id,
             group_instance_id=group_instance_id,
+            metadata=metadata,
         )
+
+    async def send_batch(self, place: TopicPartition, batch: Buffer) -> Offset | None:
+        """See `TransactionPart`."""
+        return await self._writable().send_batch(place, batch)
+
+    async def stable_offsets(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
+        """See `TransactionPart`."""
+        return await self._writable().stable_offsets(group_id)
 
     # --- whether ---------------------------------------------------------------------------------------------
 
@@ -269,6 +286,10 @@ class WireTransactionalProducer:
             producer_epoch=identity.producer_epoch,
             transaction_version=transaction_version_of(connection.versions),
         )
+        self._open(transaction, is_shared=is_shared)
+        return transaction
+
+    def _open(self, transaction: SharedTransaction, *, is_shared: bool) -> None:
         self._part = WireTransactionPart(
             self._cluster,
             self._groups,
@@ -280,7 +301,6 @@ class WireTransactionalProducer:
         )
         self._is_shared = is_shared
         self._stage = _Stage.OPEN
-        return transaction
 
     # --- EndTxn ----------------------------------------------------------------------------------------------
 

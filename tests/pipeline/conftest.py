@@ -1,0 +1,23 @@
+"""One Spark session for all tests of a worker that need one; they are marked `peer`, for Spark is a JVM."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.peers.gate import skip_without_peer
+from tests.peers.toolchain import require_tools
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A local session with two cores, as `exactlog.pipeline.session` makes it."""
+    with skip_without_peer():
+        require_tools("java")
+    from exactlog.pipeline import session
+
+    running = session("local[2]")
+    try:
+        yield running
+    finally:
+        running.stop()

@@ -1,0 +1,229 @@
+"""Files of the commit journal end and go beside what goes on, on a real event loop."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from exactlog.core.deltalog.journal_format import print_journal_name
+from exactlog.core.model.metrics import Registry
+from exactlog.core.record.batch_format import decode_header
+from exactlog.storage import journal_engine
+from exactlog.storage.journal_upkeep import FILE_AGE_MS_MAX, JournalUpkeep
+from exactlog.storage.round_committer import RoundCommitter
+from exactlog.storage.settings import FlushMode
+from exactlog.testing.failing_filesystem import FailingFilesystem
+from tests.support.partitions import JOURNAL, Ask, DataDirectory, batch_of, batches_of, values_of
+
+
+class Upkept:
+    """A partition whose rounds go through a journal that is looked after."""
+
+    def __init__(self):
+        self.filesystem = FailingFilesystem()
+        self.disk = DataDirectory(self.filesystem, is_journaled=True)
+        self.clock = self.disk.clock
+        self.executor = ThreadPoolExecutor(1)
+        self.failed_syncs = []
+        self.rounds = RoundCommitter(
+            self.disk.engine,
+            flush_mode=FlushMode.COMMIT,
+            publishes_in_round=False,
+            loop=asyncio.get_running_loop(),
+            clock=self.clock,
+            metrics=Registry(),
+            on_sync_failed=self.failed_syncs.append,
+        )
+        self.disk.store._mark_dirty = self.rounds.mark_dirty
+        self.upkeep = JournalUpkeep(
+            self.disk.engine,
+            self.rounds,
+            executor=self.executor,
+            clock=self.clock,
+            on_sync_failed=self.failed_syncs.append,
+        )
+        self.partition = self.disk.make()
+
+    async def append(self, *batches):
+        """Each in a round of its own."""
+        for batch in batches:
+            ask = Ask(self.partition.append(decode_header(batch), memoryview(batch), now_ms=self.clock.now_ms()))
+            self.partition.when_committed(ask.tell)
+            while ask.offset is None:  # noqa: ASYNC110  the loop under test is what turns
+                await asyncio.sleep(0)
+
+    async def look(self):
+        """Looks once, and waits until what that began has ended."""
+        self.upkeep.look()
+        if self.upkeep._running is not None:
+            await asyncio.wait([self.upkeep._running])
+
+    @property
+    def files(self):
+        return sorted(self.filesystem.after_kill().list_names(JOURNAL))
+
+    def left(self):
+        """What a start finds after a power cut."""
+        with DataDirectory(self.filesystem.after_power_cut(), is_journaled=True) as disk:
+            return values_of(disk.open())
+
+    def close(self):
+        self.rounds.stop()
+        self.executor.shutdown()
+        self.disk.close()
+
+
+@pytest.fixture
+async def upkept():
+    made = Upkept()
+    yield made
+    made.close()
+
+
+def names(*numbers):
+    return [print_journal_name(number) for number in numbers]
+
+
+VALUES = [b"%020d" % number for number in range(3)]
+
+
+async def test_a_file_stays_until_it_is_old_or_long(upkept):
+    await upkept.append(*batches_of(3))
+    await upkept.look()
+    upkept.clock.time_ms += FILE_AGE_MS_MAX - 1
+    await upkept.look()
+
+    assert upkept.files == names(1)
+
+
+async def test_an_old_file_goes_and_all_that_it_held_is_in_its_place(upkept):
+    await upkept.append(*batches_of(3))
+    await upkept.look()
+    upkept.clock.time_ms += FILE_AGE_MS_MAX
+    await upkept.look()
+
+    assert upkept.files == names(2), "versions were published meanwhile"
+    assert upkept.left() == VALUES
+    assert upkept.failed_syncs == []
+
+
+async def test_a_file_is_as_old_as_its_first_look_not_as_the_time_before_it(upkept):
+    upkept.clock.time_ms += 10 * FILE_AGE_MS_MAX
+    await upkept.look()
+    await upkept.append(batch_of(b"first"))
+    await upkept.look()
+
+    assert upkept.files == names(1)
+
+
+async def test_a_long_file_goes_however_young_it_is(upkept, monkeypatch):
+    monkeypatch.setattr(journal_engine, "JOURNAL_FILE_BYTES", 200)
+    await upkept.append(*batches_of(3))
+    await upkept.look()
+
+    assert names(1)[0] not in upkept.files
+    assert upkept.left() == VALUES
+
+
+async def test_without_rounds_no_file_is_made(upkept):
+    for _ in range(3):
+        upkept.clock.time_ms += FILE_AGE_MS_MAX
+        await upkept.look()
+
+    assert upkept.files == []
+
+
+async def test_a_file_does_not_go_before_all_that_it_holds_has_its_version(upkept):
+    """Else nothing would tell a start that the bytes are committed."""
+    upkept.rounds._publication_is_due = True  # so none begins
+    await upkept.append(*batches_of(2))
+    await upkept.look()
+    upkept.clock.time_ms += FILE_AGE_MS_MAX
+    upkept.upkeep.look()
+    for _ in range(20):
+        await asyncio.sleep(0.005)
+    assert upkept.files == names(1)
+    assert upkept.left() == VALUES[:2]
+    upkept.rounds._publication_is_due = False
+    upkept.rounds._note_unpublished([upkept.partition])
+    await asyncio.wait([upkept.upkeep._running])
+
+    assert names(1)[0] not in upkept.files
+    assert upkept.left() == VALUES[:2]
+
+
+async def test_while_one_file_cannot_go_others_do_not_end_before_their_time(upkept):
+    await upkept.append(*batches_of(2))
+    await upkept.look()
+    upkept.clock.time_ms += FILE_AGE_MS_MAX
+    upkept.filesystem.fail("remove", path_pattern=f"{JOURNAL}/*", times=2)
+    await upkept.look()
+    await upkept.append(batch_of(b"more"))
+    files = upkept.files
+    await upkept.look()
+    await upkept.append(batch_of(b"and more"))
+    assert upkept.files == files == names(1, 2)
+
+    await upkept.look()
+
+    assert upkept.files == names(2)
+    assert upkept.failed_syncs == []
+    assert upkept.left() == [*VALUES[:2], b"more", b"and more"]
+
+
+async def test_a_failed_sync_is_told_and_never_tried_again(upkept):
+    await upkept.append(*batches_of(3))
+    await upkept.look()
+    await upkept.rounds.published()
+    upkept.clock.time_ms += FILE_AGE_MS_MAX
+    upkept.filesystem.fail("sync_data", path_pattern="*.log")
+    await upkept.look()
+    upkept.filesystem.clear()
+    for _ in range(3):
+        upkept.clock.time_ms += FILE_AGE_MS_MAX
+        await upkept.look()
+    await upkept.upkeep.finish()
+
+    assert len(upkept.failed_syncs) == 1
+    assert "the commit journal" in upkept.failed_syncs[0]
+    assert upkept.filesystem.names("sync", "sync_data", "sync_directory", "remove") == []
+    assert upkept.files[:1] == names(1)
+    assert upkept.left() == VALUES
+
+
+async def test_at_the_end_no_file_is_left_and_the_tables_are_whole(upkept):
+    await upkept.append(*batches_of(3))
+    await upkept.rounds.flush()
+    await upkept.upkeep.finish()
+
+    assert upkept.files == []
+    with DataDirectory(upkept.filesystem.after_power_cut(), is_journaled=False) as disk:
+        partition = disk.open()
+        assert (values_of(partition), partition.table.next_offset) == (VALUES, 3)
+
+
+async def test_at_the_end_what_is_under_way_is_waited_for(upkept):
+    await upkept.append(*batches_of(2))
+    upkept.upkeep.look()
+    upkept.clock.time_ms += FILE_AGE_MS_MAX
+    upkept.upkeep.look()
+    await upkept.append(batch_of(b"while a file goes"))
+    await upkept.rounds.flush()
+    await upkept.upkeep.finish()
+
+    assert upkept.files == []
+    assert upkept.left() == [*VALUES[:2], b"while a file goes"]
+
+
+async def test_rounds_go_on_while_files_go(upkept, monkeypatch):
+    monkeypatch.setattr(journal_engine, "JOURNAL_FILE_BYTES", 300)
+    batches = batches_of(40)
+    for batch in batches:
+        await upkept.append(batch)
+        upkept.upkeep.look()
+    await upkept.rounds.flush()
+    await upkept.upkeep.finish()
+
+    assert upkept.files == []
+    assert upkept.left() == [b"%020d" % number for number in range(40)]
+    assert upkept.failed_syncs == []
