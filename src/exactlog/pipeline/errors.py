@@ -116,9 +116,9 @@ def _note(error: ExactlogError) -> None:
 def explain(error: BaseException) -> ExactlogError:
     """The error of this package behind an exception that came out of Spark; itself, if it is one already.
 
-    An error that a worker raised comes back in its own class, with its message and, where that was noted (`hints_kept`),
-    its hint and its Kafka error; other attributes of it are lost on the way. What is not known becomes `SparkFailedError` with the class
-    and the first line of the message.
+    An error that a worker raised comes back in its own class, with its message and, where that was noted
+    (`hints_kept`), its hint and its Kafka error; other attributes of it are lost on the way. What is not known becomes
+    `SparkFailedError` with the class and the first line of the message.
     """
     for each in _chain(error):
         if isinstance(each, ExactlogError):

@@ -188,8 +188,10 @@ def test_a_lost_executor_may_be_tried_again():
     [
         (UNRESOLVED, "A column with name `nosuch` cannot be resolved. Did you mean [`id`]?"),
         (
-            "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selekt'. SQLSTATE: 42601 (line 1, pos 0)"
-            "\n\n== SQL ==\nselekt 1",
+            (
+                "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'selekt'. SQLSTATE: 42601 (line 1, pos 0)"
+                "\n\n== SQL ==\nselekt 1"
+            ),
             "Syntax error at or near 'selekt'.",
         ),
         ("[PATH_NOT_FOUND] Path does not exist: file:/nosuch. SQLSTATE: 42K03", "Path does not exist: file:/nosuch."),
