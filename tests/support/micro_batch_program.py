@@ -20,7 +20,7 @@ GIVE_UP_AFTER = 40  # queries in a row that did not come further
 
 
 def main(order):
-    spark = session(order["master"])
+    spark = session(order["master"], config={"spark.log.level": "WARN"} if os.environ.get("DEBUGHANG") else None)
     lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(order["input"])
     keyed = lines.withColumn("key", F.substring("value", -2, 2))
     if "dies_once" in order:
