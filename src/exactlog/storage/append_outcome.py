@@ -1,9 +1,14 @@
 """What can become of an append to a partition's log."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.ids import Offset, TimestampMs
+
+DELETED: Final = "the topic was deleted"
+"""Why a partition takes nothing more: it is going, and nobody waits for its versions."""
 
 
 class Appended(Struct, frozen=True, gc=False):

@@ -18,7 +18,7 @@ from typing import Protocol
 Buffer = bytes | bytearray | memoryview
 
 _BUFFERS_PER_WRITE_MAX = 1024  # Linux's IOV_MAX
-_syncfs = ctypes.CDLL(None, use_errno=True).syncfs  # Linux's; Python has no name for it
+_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)  # Linux's; Python has no name for it
 
 
 class File(Protocol):
@@ -180,6 +180,9 @@ class OsFilesystem:
             os.close(descriptor)
 
     def sync_all(self, path: str) -> None:
+        if _syncfs is None:
+            os.sync()
+            return
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if _syncfs(descriptor):

@@ -37,7 +37,7 @@ from exactlog.core.model.ids import Offset, ProducerEpoch, ProducerId, Timestamp
 from exactlog.core.model.metrics import Counter
 from exactlog.core.record.batch_format import BatchHeader, decode_header
 from exactlog.core.record.control_record_format import TransactionMarker, build_marker_batch
-from exactlog.storage.append_outcome import Appended, AppendRefused
+from exactlog.storage.append_outcome import DELETED, Appended, AppendRefused
 from exactlog.storage.background import Lane
 from exactlog.storage.checkpointer import Checkpointer
 from exactlog.storage.committed_log import CarriedGroups, ClosedVersion, CommittedLog, OpenedLog
@@ -446,7 +446,7 @@ class PartitionLog:
 
     async def retire(self) -> None:
         """Stops the partition since its topic is deleted; when this returns, nothing writes to its files any more."""
-        self.failure = "the topic was deleted"
+        self.failure = DELETED
         while self._is_busy:  # noqa: ASYNC110  once in a topic's life; an event would live in every round
             await asyncio.sleep(_RETIRE_POLL_S)
         await self._background.wait()

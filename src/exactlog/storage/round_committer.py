@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.metrics import Registry
+from exactlog.storage.append_outcome import DELETED
 from exactlog.storage.partition_log import PartitionLog
 from exactlog.storage.round import DurabilityEngine, PartitionWrite, StorageRefused, Stored, SyncFailed, WriteOutcome
 from exactlog.storage.settings import FlushMode
@@ -158,13 +159,16 @@ class RoundCommitter:
         return await self._loop.run_in_executor(self._thread, work)
 
     async def published(self) -> bool:
-        """Waits until all that is committed by now has its delta version; False: of a partition that has stopped."""
+        """Waits until all that is committed by now has its delta version; False: a partition has stopped before that.
+
+        What was committed in a topic that is deleted needs none.
+        """
         behind, self._behind = self._behind, {}
         ends = {partition: partition.committed.end_offset for partition in behind}
         try:
             while ends and not self._is_stopped:
                 for partition, end_offset in list(ends.items()):
-                    if partition.table.next_offset >= end_offset:
+                    if partition.table.next_offset >= end_offset or partition.failure == DELETED:
                         del ends[partition]
                     elif partition.failure is not None:
                         return False

@@ -479,3 +479,43 @@ async def test_an_outcome_for_a_loop_that_is_gone_is_dropped():
     disk.restart()
     assert values_of(disk.open()) == [b"a"]
     disk.close()
+
+
+# --- waiting for the versions of what is committed ------------------------------------------------------------------
+
+
+async def test_who_waits_for_versions_waits_until_all_that_is_committed_has_one(serve):
+    served = serve(FlushMode.NONE)
+    partition = served.make()
+    ask = served.append(partition, batch_of(b"a"))
+    await until(lambda: ask.told is not None)
+    assert partition.table.next_offset == 0
+
+    assert await served.committer.published()
+
+    assert partition.table.next_offset == 1
+    assert await served.committer.published(), "there is nothing more"
+
+
+async def test_nobody_waits_for_the_versions_of_a_topic_that_is_deleted(serve):
+    served = serve(FlushMode.NONE)
+    partition, other = served.make(), served.make("another")
+    asks = [served.append(each, batch_of(b"a")) for each in (partition, other)]
+    await until(lambda: all(ask.told is not None for ask in asks))
+    retiring = asyncio.ensure_future(partition.retire())
+
+    assert await served.committer.published()
+
+    assert other.table.next_offset == 1
+    await retiring
+
+
+async def test_a_partition_that_has_stopped_is_told_of_each_time(serve):
+    served = serve(FlushMode.NONE)
+    partition = served.make()
+    ask = served.append(partition, batch_of(b"a"))
+    await until(lambda: ask.told is not None)
+    partition.fail("somebody else writes there")
+
+    assert not await served.committer.published()
+    assert not await served.committer.published()
