@@ -118,9 +118,10 @@ class Killing:
             time.sleep(0.02)
 
     def _count(self, log):
-        """How many batches Spark has begun (`offsets`) or done (`commits`)."""
+        """How many batches Spark has begun (`offsets`) or done (`commits`); it forgets all but the newest hundred."""
         path = self._checkpoint / log
-        return len([entry for entry in path.iterdir() if entry.name.isdigit()]) if path.exists() else 0
+        numbers = [int(entry.name) for entry in path.iterdir() if entry.name.isdigit()] if path.exists() else []
+        return max(numbers, default=-1) + 1
 
     def _kill(self, victim):
         if victim == "broker":

@@ -20,7 +20,7 @@ GIVE_UP_AFTER = 40  # queries in a row that did not come further
 
 
 def main(order):
-    spark = session(order["master"], config={"spark.log.level": "WARN"} if os.environ.get("DEBUGHANG") else None)
+    spark = session(order["master"])
     lines = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(order["input"])
     keyed = lines.withColumn("key", F.substring("value", -2, 2))
     if "dies_once" in order:
@@ -36,9 +36,9 @@ def main(order):
         except Exception as error:  # noqa: BLE001  whatever it was, it is told
             told = explain(error)
             tell(event="failed", kind=type(told).__name__, message=str(told)[:500])
-            failures = 1 if query.lastProgress else failures + 1
             if type(told).__name__ == "SparkGoneError":
                 return
+            failures = 1 if query.lastProgress else failures + 1
     sys.exit("no query comes any further")
 
 

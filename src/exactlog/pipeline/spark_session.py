@@ -76,7 +76,7 @@ def session(
     """A session with everything set, in which `format("exactlog")` is known; the one that runs already, if one does.
 
     Workers run the Python that runs this (`PYSPARK_PYTHON`, where set, goes before it), the driver of a local session
-    listens on loopback (`SPARK_LOCAL_IP` goes before it), filters are pushed down to the log, times are UTC, and
+    listens on loopback (`SPARK_LOCAL_IP` goes before it), filters may be pushed down (`pushDown`), times are UTC, and
     nothing is logged: `config={"spark.log.level": "WARN"}` changes that. `SETTINGS` lists the rest.
 
     Args:
@@ -120,7 +120,7 @@ def is_running() -> bool:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("exactlog")` known in a session that was not made by `session`, and let filters reach the log."""
+    """Make `format("exactlog")` known in a session that was not made by `session`, and let `pushDown` act."""
     from exactlog.pipeline.data_source import ExactlogDataSource  # noqa: PLC0415  needs pyspark
 
     spark.dataSource.register(ExactlogDataSource)
