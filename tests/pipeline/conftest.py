@@ -10,13 +10,13 @@ from tests.peers.toolchain import require_tools
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A local session with two cores, as `exactlog.pipeline.session` makes it."""
     with skip_without_peer():
         require_tools("java")
     from exactlog.pipeline import session
 
-    running = session("local[2]")
+    running = session("local[2]", config={"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))})
     try:
         yield running
     finally:

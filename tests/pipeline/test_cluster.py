@@ -130,7 +130,7 @@ def test_a_log_is_read_by_the_wheel_alone_while_a_worker_is_lost(cluster, wheel,
     assert result["exported"] == len(wanted)
 
 
-@pytest.mark.parametrize("way", ["exactlog pipeline", "spark-submit"])
+@pytest.mark.parametrize("way", [pytest.param("exactlog pipeline", marks=pytest.mark.long), "spark-submit"])
 def test_a_job_of_the_command_line_runs_on_a_cluster_too(cluster, wheel, log, tmp_path, way):
     python = python_without("exactlog", tmp_path / "machine")
     home = spark_home()

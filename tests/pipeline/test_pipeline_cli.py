@@ -238,7 +238,7 @@ def test_without_java_a_job_says_so_and_nothing_else(tmp_path):
     assert f"JAVA_HOME is {tmp_path}" in fault["message"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_a_copy_that_follows_ends_well_when_it_is_told_to(broker, writer, other, tmp_path, number):
     with skip_without_peer():
         require_tools("java")
@@ -246,6 +246,7 @@ def test_a_copy_that_follows_ends_well_when_it_is_told_to(broker, writer, other,
     given = ("--path", broker.data_dir, "--to", other.bootstrap_servers, "--id", "c", "--checkpoint", tmp_path / "cp")
     with subprocess.Popen(
         command("copy", *given, "--follow", "--master", "local[2]"),
+        cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -262,3 +263,4 @@ def test_a_copy_that_follows_ends_well_when_it_is_told_to(broker, writer, other,
     assert (metrics["rows"], metrics["batches"], metrics["is_stopped"]) == (2, 1, True)
     assert [line for line in said if "Exception" in line or line.startswith("\tat ")] == []
     assert committed_values(other.bootstrap_servers, "orders") == [b"a", b"b"]
+    assert [path.name for path in tmp_path.iterdir()] == ["cp"]  # and nothing else is left where it ran

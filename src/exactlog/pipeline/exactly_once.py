@@ -177,8 +177,11 @@ def _routed(df: "DataFrame", options: WriteOptions, counts: Mapping[str, int], t
     from pyspark.sql import functions as sf  # noqa: PLC0415  an extra
 
     columns = set(df.columns)
-    topic = sf.lit(options.topic) if options.topic is not None else sf.col("topic")
-    count, first = _of_topic(topic, counts), _of_topic(topic, _first_numbers(counts))
+    if options.topic is not None:
+        topic, count, first = sf.lit(options.topic), sf.lit(counts[options.topic]), sf.lit(0)
+    else:
+        topic = sf.col("topic")
+        count, first = _of_topic(topic, counts), _of_topic(topic, _first_numbers(counts))
     target = sf.pmod(sf.xxhash64("value"), count).cast("int")
     if "key" in columns:
         by_key = (_hash_of_key()(sf.col("key").cast("binary")) % count).cast("int")
@@ -195,9 +198,6 @@ def _of_topic(topic: "Column", numbers: Mapping[str, int]) -> "Column":
     """The number of each row's topic; NULL where there is none."""
     from pyspark.sql import functions as sf  # noqa: PLC0415  an extra
 
-    if len(numbers) == 1:
-        ((name, number),) = numbers.items()
-        return sf.when(topic == sf.lit(name), sf.lit(number))
     if not numbers:
         return sf.lit(None).cast("int")
     entries = [sf.lit(part) for name, number in numbers.items() for part in (name, number)]

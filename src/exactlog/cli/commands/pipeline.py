@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from exactlog.pipeline.official_connector import Connector
     from exactlog.pipeline.stopping import StopOnSignal
 
+_WAREHOUSE = "spark.sql.warehouse.dir"
 _LOG_LEVELS = ("WARN", "INFO")
 _TABLE_COLUMNS = (
     "view",
@@ -241,14 +243,16 @@ def running(settings: Settings, job: Job) -> "Iterator[tuple[SparkSession, StopO
 
     was_running = is_running()
     settings.say("starting Spark")
-    spark = session(job.master, app_name="exactlog pipeline", config=job.config, jars=job.jars)
-    settings.say(f"Spark {spark.version} runs on {spark.sparkContext.master}")
-    try:
-        with StopOnSignal(lambda: settings.say("stopping after this step; once more stops at once")) as stop:
-            yield spark, stop
-    finally:
-        if not was_running:
-            spark.stop()
+    with TemporaryDirectory(prefix="exactlog-spark-") as warehouse:  # Spark makes one where it runs, for no table
+        own = {} if was_running else {_WAREHOUSE: warehouse}
+        spark = session(job.master, app_name="exactlog pipeline", config={**own, **job.config}, jars=job.jars)
+        settings.say(f"Spark {spark.version} runs on {spark.sparkContext.master}")
+        try:
+            with StopOnSignal(lambda: settings.say("stopping after this step; once more stops at once")) as stop:
+                yield spark, stop
+        finally:
+            if not was_running:
+                spark.stop()
 
 
 def _version_and_time(text: str | None) -> tuple[int | None, int | None]:
