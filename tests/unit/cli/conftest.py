@@ -37,14 +37,14 @@ def clean_environment(monkeypatch):
 
 
 @pytest.fixture
-def run(exactlog_broker, capfd, monkeypatch, clean_environment):
+def run(exactlog_broker, capsys, monkeypatch, clean_environment):
     """Runs the command line against a real broker."""
     monkeypatch.setenv("EXACTLOG_BOOTSTRAP", exactlog_broker.bootstrap_servers)
 
     def run_main(*arguments, stdin=b""):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         code = main([str(argument) for argument in arguments])
-        captured = capfd.readouterr()
+        captured = capsys.readouterr()  # not of the descriptor: clients of other tests may still complain there
         return Ran(code, captured.out, captured.err)
 
     return run_main
