@@ -98,6 +98,8 @@ def session(
     from pyspark import SparkContext  # noqa: PLC0415  an extra
 
     wanted = dict(config or {})
+    if master is not None:
+        _require_classic(master)
     running = SparkContext._active_spark_context  # noqa: SLF001  nothing public says whether one runs
     if running is not None:
         return _reuse(running, master, wanted, jars)

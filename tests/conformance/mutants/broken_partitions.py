@@ -191,8 +191,8 @@ def on_recovery(patch, change):
     """`change(recovered)` of every partition of the workload that is opened with something in it."""
 
     def make(real):
-        def recover(filesystem, files, directory, *, name, boot_epoch):
-            recovered = real(filesystem, files, directory, name=name, boot_epoch=boot_epoch)
+        def recover(filesystem, files, directory, *, name, **how):
+            recovered = real(filesystem, files, directory, name=name, **how)
             if OURS in name and recovered.table.next_offset:
                 change(recovered)
             return recovered
@@ -228,10 +228,10 @@ def forget_producers(patch, hit):
 @mutant("a restart loses the last version", "lost-write", "high-watermark-back", "replay-differs", crashes=2)
 def lose_the_last_version(patch, hit):
     def make(real):
-        def recover(filesystem, files, directory, *, name, boot_epoch):
+        def recover(filesystem, files, directory, *, name, **how):
             if OURS in name:
                 remove_last_version(Path(directory) / "_delta_log", hit)
-            return real(filesystem, files, directory, name=name, boot_epoch=boot_epoch)
+            return real(filesystem, files, directory, name=name, **how)
 
         return recover
 

@@ -21,12 +21,12 @@ from tests.conformance.mutants.mutant_registry import every, is_ours, mutant, wr
 
 
 def on_markers(patch, change):
-    """`change(append, topic_partition, marker, identity, then)` in place of the append of a marker."""
+    """`change(append, topic_partition, marker, identity, then)` in place of the append of a marker: is it on its way?"""
 
     def make(real):
         def append(self, topic_partition, marker, identity, *, transaction_version, then):
             def go_on(changed_marker=marker, changed_identity=identity, changed_then=then):
-                real(
+                return real(
                     self,
                     topic_partition,
                     changed_marker,
@@ -35,7 +35,7 @@ def on_markers(patch, change):
                     then=changed_then,
                 )
 
-            change(go_on, topic_partition, marker, identity, then)
+            return change(go_on, topic_partition, marker, identity, then)
 
         return append
 
@@ -50,8 +50,8 @@ def lose_markers(patch, hit):
         if is_ours(topic_partition) and due():
             hit()
             then(ErrorCode.NONE)
-        else:
-            go_on()
+            return False
+        return go_on()
 
     on_markers(patch, change)
 
@@ -59,10 +59,11 @@ def lose_markers(patch, hit):
 @mutant("a marker is written twice", "extra-marker")
 def write_markers_twice(patch, hit):
     def change(go_on, topic_partition, marker, identity, then):
-        go_on()
+        is_on_its_way = go_on()
         if is_ours(topic_partition):
             hit()
             go_on(changed_then=lambda error: None)
+        return is_on_its_way
 
     on_markers(patch, change)
 
@@ -74,9 +75,8 @@ def turn_markers(patch, hit):
     def change(go_on, topic_partition, marker, identity, then):
         if is_ours(topic_partition) and due():
             hit()
-            go_on(TransactionMarker(is_commit=not marker.is_commit, coordinator_epoch=marker.coordinator_epoch))
-        else:
-            go_on()
+            return go_on(TransactionMarker(is_commit=not marker.is_commit, coordinator_epoch=marker.coordinator_epoch))
+        return go_on()
 
     on_markers(patch, change)
 
@@ -86,9 +86,8 @@ def tear_transactions(patch, hit):
     def change(go_on, topic_partition, marker, identity, then):
         if is_ours(topic_partition) and topic_partition.partition == 0 and marker.is_commit:
             hit()
-            go_on(TransactionMarker(is_commit=False, coordinator_epoch=marker.coordinator_epoch))
-        else:
-            go_on()
+            return go_on(TransactionMarker(is_commit=False, coordinator_epoch=marker.coordinator_epoch))
+        return go_on()
 
     on_markers(patch, change)
 

@@ -149,15 +149,23 @@ async def test_offsets_are_set_and_forgotten_and_the_group_with_them(bootstrap, 
             await client.describe_group(topic)
 
 
+async def settled(client, topic, wanted):
+    """Waits until what was set is told: Apache Kafka's brokers hear of it a moment after it was answered."""
+    found = None
+    async with asyncio.timeout(30):
+        while found != wanted:
+            described = await client.describe_topic(topic)
+            found = {config.name: config.value for config in described.configs if not config.is_default}
+
+
 async def test_a_topic_grows_and_is_set_anew(bootstrap, topic):
     async with connect(f"kafka://{bootstrap}", SETTINGS) as client:
         await client.create_topic(topic, partition_count=1)
         assert (await client.create_partitions(topic, 3)).partition_count == 3
         await client.produce(topic, [NewRecord(b"a")], partition=2)
         await client.alter_topic_configs(topic, {"retention.ms": "123456"})
-        described = await client.describe_topic(topic)
-        assert {c.name: c.value for c in described.configs if not c.is_default} == {"retention.ms": "123456"}
+        await settled(client, topic, {"retention.ms": "123456"})
         await client.alter_topic_configs(topic, {"retention.ms": None})
-        assert all(c.is_default for c in (await client.describe_topic(topic)).configs)
+        await settled(client, topic, {})
         (directory,) = await client.describe_log_dirs()
         assert directory.partitions[TopicPartition(topic, 2)] > 0

@@ -195,6 +195,7 @@ def test_a_batch_that_was_recorded_is_not_written_again(options):
     assert write_batch(options, rows([b"x"]), version=4, query="q")
     for version in (4, 3, 0):
         assert not write_batch(options, rows([b"again"]), version=version, query="q")
+        assert recorded_offsets(options.bootstrap, options.txn_app_id)[options.topic, 0][0] == 5
     assert write_batch(options, rows([b"y"]), version=5, query="q")
     assert values_of(options) == [b"x", b"y"]
     assert begin(options, options.group_id).recorded == Recorded(5, "q")
@@ -257,6 +258,14 @@ def test_a_task_does_not_write_where_another_one_has(options):
     assert "exactlog.pipeline.write_exactly_once" in caught.value.hint
     abort(options, transaction)
     assert values_of(options) == []
+
+
+def test_what_an_attempt_that_is_gone_has_written_is_not_taken_for_that_of_the_next(options):
+    """As when a stage is run again: the attempt is called the first, and writes as much."""
+    transaction = begin(options, options.group_id)
+    write(options, transaction, rows([b"x"]))
+    with pytest.raises(SharedPartitionError):
+        write(options, transaction, rows([b"y"]))
 
 
 def test_two_tasks_that_do_not_see_each_other_are_found_by_their_sequences(options, monkeypatch):
