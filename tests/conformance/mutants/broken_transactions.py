@@ -21,7 +21,7 @@ from tests.conformance.mutants.mutant_registry import every, is_ours, mutant, wr
 
 
 def on_markers(patch, change):
-    """`change(append, topic_partition, marker, identity, then)` in place of the append of a marker: is it on its way?"""
+    """`change(append, topic_partition, marker, identity, then)` in place of the append: is the marker on its way?"""
 
     def make(real):
         def append(self, topic_partition, marker, identity, *, transaction_version, then):
