@@ -4,6 +4,7 @@ The driver, its JVM, the Python of a task or of a commit, and the broker get a S
 started again on what it has left. No row is lost, none is there twice, none out of order.
 """
 
+import json
 import os
 import random
 import time
@@ -66,17 +67,17 @@ def apache_kafka_served(tmp_path):
 
 
 class Killing:
-    """One run: a program that writes `batches` micro-batches, and what is killed meanwhile."""
+    """One run: a program that writes so many files, about one in a micro-batch, and what is killed meanwhile."""
 
-    def __init__(self, tmp_path, bootstrap, kill_broker, *, way, batches, seed=0, **more):
+    def __init__(self, tmp_path, bootstrap, kill_broker, *, way, files, seed=0, **more):
         self.topic = f"killed-{uuid.uuid4().hex[:8]}"
-        self.batches = batches
+        self.files = files
         self.bootstrap = bootstrap
         self.kills = []
         self._kill_broker = kill_broker
         self._chance = random.Random(seed)
         self._checkpoint = tmp_path / "checkpoint"
-        write_files(tmp_path / "in", batches)
+        write_files(tmp_path / "in", files)
         order = {
             "master": "local[2,3]",  # a task is attempted three times, which the sink must not let happen
             "bootstrap": bootstrap,
@@ -91,20 +92,18 @@ class Killing:
     def run(self, kill_count):
         with self._program as program:
             for kill in range(kill_count):
-                begun = 2 + kill * (self.batches - 2) // kill_count
-                self._wait_until(lambda begun=begun: self._count("offsets") >= begun)
+                begun = 2 + kill * (self.files - 2) // kill_count
+                self._wait_until(lambda begun=begun: self._files_in(self._newest("offsets")) >= begun)
                 time.sleep(self._chance.random() * PAUSE_S_MAX)
                 self._kill(VICTIMS[kill % len(VICTIMS)])
-            self._wait_until(lambda: self._count("commits") == self.batches)
+            self._wait_until(self._is_all_written)
             self.told = program.told()
 
     def wait_for(self, *kinds):
         """Run until a query has ended with one of these errors, or all is written."""
         with self._program as program:
             self._wait_until(
-                lambda: (
-                    self._count("commits") == self.batches or {told.get("kind") for told in program.told()} & set(kinds)
-                )
+                lambda: self._is_all_written() or {told.get("kind") for told in program.told()} & set(kinds)
             )
             self.told = program.told()
 
@@ -117,11 +116,28 @@ class Killing:
                 self._program.start()
             time.sleep(0.02)
 
-    def _count(self, log):
-        """How many batches Spark has begun (`offsets`) or done (`commits`); it forgets all but the newest hundred."""
+    def _newest(self, log):
+        """The newest batch that Spark has begun (`offsets`) or done (`commits`); -1 where there is none."""
         path = self._checkpoint / log
-        numbers = [int(entry.name) for entry in path.iterdir() if entry.name.isdigit()] if path.exists() else []
-        return max(numbers, default=-1) + 1
+        return (
+            max((int(entry.name) for entry in path.iterdir() if entry.name.isdigit()), default=-1)
+            if path.exists()
+            else -1
+        )
+
+    def _files_in(self, batch):
+        """How many files the batches up to this one have.
+
+        A batch has one, but where the driver died after it had found one and before it had begun its batch, Spark gives
+        the next batch two.
+        """
+        if batch < 0:
+            return 0
+        *_, of_source = (self._checkpoint / "offsets" / str(batch)).read_text().splitlines()
+        return json.loads(of_source)["logOffset"] + 1
+
+    def _is_all_written(self):
+        return self._files_in(self._newest("commits")) == self.files
 
     def _kill(self, victim):
         if victim == "broker":
@@ -135,14 +151,14 @@ class Killing:
     def check(self):
         found = committed_in(self.bootstrap, self.topic)
         values = [[consumed.record.value for consumed in records] for records in found.values()]
-        assert sorted(chain.from_iterable(values)) == sorted(chain.from_iterable(map(lines_of, range(self.batches))))
-        for records in values:  # each batch is one file, read by one task
+        assert sorted(chain.from_iterable(values)) == sorted(chain.from_iterable(map(lines_of, range(self.files))))
+        for records in values:  # the files of a batch are in their order, too: one task reads them
             assert records == sorted(records)
         owner = {}
         for partition, records in found.items():
             for consumed in records:
                 assert owner.setdefault(consumed.record.key, partition) == partition
-        assert recorded_offsets(self.bootstrap, self.topic)[self.topic, 0][0] == self.batches
+        assert recorded_offsets(self.bootstrap, self.topic)[self.topic, 0][0] == self._newest("commits") + 1
         assert not is_ongoing(self.bootstrap, self.topic)
         assert {told.get("kind") for told in self.told} & NEVER == set()
 
@@ -162,7 +178,7 @@ def write_files(path, count):
 @pytest.mark.parametrize(("way", "kills"), [("foreachBatch", 6), ("format", 4)])
 def test_what_is_written_while_everything_dies_equals_the_input(tmp_path, way, kills):
     with exactlog_served(tmp_path) as (bootstrap, kill_broker):
-        killing = Killing(tmp_path, bootstrap, kill_broker, way=way, batches=18, seed=kills)
+        killing = Killing(tmp_path, bootstrap, kill_broker, way=way, files=18, seed=kills)
         killing.run(kills)
         assert len(killing.kills) == kills
         killing.check()
@@ -172,14 +188,14 @@ def test_what_is_written_while_everything_dies_equals_the_input(tmp_path, way, k
 @pytest.mark.parametrize("way", ["foreachBatch", "format"])
 def test_two_hundred_micro_batches_while_everything_dies_equal_the_input(tmp_path, way):
     with exactlog_served(tmp_path) as (bootstrap, kill_broker):
-        killing = Killing(tmp_path, bootstrap, kill_broker, way=way, batches=200, seed=200)
+        killing = Killing(tmp_path, bootstrap, kill_broker, way=way, files=200, seed=200)
         killing.run(60)
         killing.check()
 
 
 def test_what_is_written_to_apache_kafka_while_everything_dies_equals_the_input(tmp_path):
     with apache_kafka_served(tmp_path) as (bootstrap, kill_broker):
-        killing = Killing(tmp_path, bootstrap, kill_broker, way="foreachBatch", batches=12, seed=4)
+        killing = Killing(tmp_path, bootstrap, kill_broker, way="foreachBatch", files=12, seed=4)
         killing.run(4)
         killing.check()
 
@@ -187,7 +203,7 @@ def test_what_is_written_to_apache_kafka_while_everything_dies_equals_the_input(
 @pytest.mark.long
 def test_two_hundred_micro_batches_to_apache_kafka_while_everything_dies_equal_the_input(tmp_path):
     with apache_kafka_served(tmp_path) as (bootstrap, kill_broker):
-        killing = Killing(tmp_path, bootstrap, kill_broker, way="foreachBatch", batches=200, seed=201)
+        killing = Killing(tmp_path, bootstrap, kill_broker, way="foreachBatch", files=200, seed=201)
         killing.run(40)
         killing.check()
 
@@ -197,7 +213,7 @@ def test_a_write_that_is_attempted_again_fails_its_batch_and_a_stage_before_it_d
     """With foreachBatch the Python that dies is of the stage before the shuffle, which may be run again."""
     flag = str(tmp_path / "has died")
     with exactlog_served(tmp_path) as (bootstrap, kill_broker):
-        killing = Killing(tmp_path, bootstrap, kill_broker, way=way, batches=3, dies_once=flag)
+        killing = Killing(tmp_path, bootstrap, kill_broker, way=way, files=3, dies_once=flag)
         killing.run(0)
         assert {told["kind"] for told in killing.told if "kind" in told} == kinds
         killing.check()
@@ -205,7 +221,7 @@ def test_a_write_that_is_attempted_again_fails_its_batch_and_a_stage_before_it_d
 
 def test_what_a_task_fails_with_is_told_though_spark_would_attempt_it_again(tmp_path):
     with exactlog_served(tmp_path) as (bootstrap, kill_broker):
-        killing = Killing(tmp_path, bootstrap, kill_broker, way="format", batches=1, partition=99)
+        killing = Killing(tmp_path, bootstrap, kill_broker, way="format", files=1, partition=99)
         killing.wait_for("InvalidRowError", "RetriedTaskError")
         (told, *_) = [told for told in killing.told if "kind" in told]
         assert (

@@ -1,4 +1,4 @@
-"""A Spark driver as a program of its own: a directory of files to a topic, one file a micro-batch, until it is killed.
+"""A Spark driver as a program of its own: a directory of files to a topic, about one file a batch, until it is killed.
 
 What a query ends with is told on standard output, as a line of JSON; then the query is started again on its checkpoint,
 as whoever keeps such a job running would do it.
@@ -44,6 +44,8 @@ def main(order):
 
 def writing(stream, order):
     where = {"bootstrap": order["bootstrap"], "topic": order["topic"]}
+    if order["way"] == "format":
+        stream = stream.coalesce(1)  # it takes one task, and a batch of two files has two
     query = stream.writeStream.option("checkpointLocation", order["checkpoint"]).trigger(processingTime="0 seconds")
     if order["way"] == "foreachBatch":
         return query.foreachBatch(exactly_once_sink(**where, txn_app_id=order["topic"]))
