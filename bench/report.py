@@ -25,6 +25,7 @@ class Table(StrEnum):
     REQUESTS = "make bench ARGS='--only requests --markdown'"
     TRANSACTIONS = "make bench-transactions ARGS=--markdown"
     PIPELINE = "make bench-pipeline ARGS=--markdown"
+    WAL = "make bench-wal ARGS=--markdown"
 
     @property
     def begin(self) -> str:

@@ -21,6 +21,8 @@ COMMANDS: Final = {
     "group": ("exactlog.cli.commands.group", "List, describe, reset and delete consumer groups."),
     "txn": ("exactlog.cli.commands.txn", "See transactions, find those that hang, and end them."),
     "log": ("exactlog.cli.commands.log", "Look into a data directory, without a broker."),
+    "wal": ("exactlog.cli.commands.wal", "Look at and clean the regions of a write-ahead log."),
+    "journal": ("exactlog.cli.commands.journal", "Append to, read and replicate the journals of entities."),
     "pipeline": ("exactlog.cli.commands.pipeline", "Run jobs on Apache Spark: export, look at, copy a log."),
     "doctor": ("exactlog.cli.commands.doctor", "Check what a broker needs, and the one that runs."),
     "completion": ("exactlog.cli.commands.completion", "Let a shell complete what is typed."),
