@@ -58,9 +58,19 @@ class CountingFilesystem(OperationLog):
         self.note(Operation("sync_directory", path))
         self._filesystem.sync_directory(path)
 
-    def sync_all(self, path):
-        self.note(Operation("sync_all", path))
-        self._filesystem.sync_all(path)
+    def open_tree(self, path):
+        return _CountingFileTree(self._filesystem.open_tree(path), path, self)
+
+
+class _CountingFileTree:
+    def __init__(self, tree, path, filesystem) -> None:
+        self._tree = tree
+        self._path = path
+        self._filesystem = filesystem
+
+    def sync_all(self):
+        self._filesystem.note(Operation("sync_all", self._path))
+        self._tree.sync_all()
 
 
 class _CountingFile:

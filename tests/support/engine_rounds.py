@@ -63,9 +63,9 @@ class Rounds:
         """Two in one segment, and one in the next."""
         return [self.group(), self.group(), self.group(new_segment=True)]
 
-    def write(self, *groups, durable=True):
+    def write(self, *groups, durable=True, is_tied=False):
         size_bytes = sum(len(buffer) for group in groups for part in group.segments for buffer in part.buffers)
-        return PartitionWrite(self.name, self.directory, groups, size_bytes, durable)
+        return PartitionWrite(self.name, self.directory, groups, size_bytes, durable, is_tied=is_tied)
 
 
 def other_rounds():
@@ -104,6 +104,11 @@ def first(filesystem, name, path_end):
         for place, operation in enumerate(filesystem.operations)
         if operation.name == name and operation.path.endswith(path_end)
     )
+
+
+def documents_of(*groups):
+    """What is left to do of groups whose documents could not get their names."""
+    return [GroupWrite((), group.commit) for group in groups]
 
 
 def failing_at(step, kinds, error):

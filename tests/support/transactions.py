@@ -78,7 +78,7 @@ class TransactionalWriter:
 
 
 class BrokerWriter:
-    """The same on a partition of a running broker of `exactlog.testing`; each append is committed when it returns."""
+    """The same on a partition of a running broker of `exactlog.testing`; an append has its version when it returns."""
 
     def __init__(self, broker, topic, *, partition=0):
         self._broker = broker
@@ -148,6 +148,7 @@ class BrokerWriter:
             committed = asyncio.get_running_loop().create_future()
             partition.when_committed(committed.set_result)
             assert await committed is ErrorCode.NONE
+            await services.rounds.flush()
             return outcome.base_offset
 
         return self._broker._call(work)

@@ -17,6 +17,18 @@ def wait_until(condition):
         assert time.monotonic() < deadline, "it does not come about"
 
 
+def wait_published(broker):
+    """Waits until all that was answered has its delta versions, so that readers of the directory see it.
+
+    What is produced after that is another version.
+    """
+
+    async def flush():
+        await broker._running_node().services.rounds.flush()
+
+    broker._call(flush)
+
+
 class RequestCount:
     """How many requests of one API a broker has carried out since this was made."""
 

@@ -72,6 +72,8 @@ _BY_CODE: Final = {
     "not-allowed": ExitCode.NOT_ALLOWED,
     "damage": ExitCode.DAMAGE,
     "malformed": ExitCode.DAMAGE,
+    "region-data-lost": ExitCode.DAMAGE,
+    "region-meta-lost": ExitCode.DAMAGE,
     "partly-done": ExitCode.PARTLY_DONE,
     "directory-locked": ExitCode.DIRECTORY_LOCKED,
 }

@@ -1,0 +1,28 @@
+"""JSON values that pass through as the text they were written in."""
+
+from typing import Final
+
+import msgspec
+
+from exactlog.core.journal.errors import JournalInputError
+
+_validate: Final = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def raw_json(text: str, *, what: str) -> msgspec.Raw:
+    """The text, to be embedded as it is.
+
+    Raises:
+        JournalInputError: it is not one JSON value; `what` names it.
+    """
+    try:
+        content = text.encode()
+        _validate(content)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise JournalInputError(f"{what} is not JSON: {error}") from None
+    return msgspec.Raw(content)
+
+
+def text_of(raw: msgspec.Raw) -> str:
+    """The text of an embedded value."""
+    return bytes(raw).decode()

@@ -1,0 +1,144 @@
+"""The log of actions: topics of a broker of any make, seen through a client."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from exactlog.client.ports import EARLIEST, LATEST, Client, ConsumedRecord
+from exactlog.client.wire.partitioner import partition_of_key
+from exactlog.core.journal.actions import Action, ActionRecord
+from exactlog.core.journal.errors import HeadLost, Repartitioned, Retriable
+from exactlog.core.journal.event_journal_format import decode_action, encode_action
+from exactlog.core.journal.keys import JournalKey, Place
+from exactlog.core.journal.read_plan import Stretch
+from exactlog.core.model.clock import Clock
+from exactlog.core.model.errors import OffsetOutOfRangeError, UnavailableError
+from exactlog.core.model.ids import Offset, TopicPartition
+from exactlog.core.model.isolation_level import IsolationLevel
+from exactlog.core.record.record_format import Record
+from exactlog.journal.closing import closing
+from exactlog.journal.metrics import JournalMetrics, Spared
+
+
+class ActionLog:
+    """Writes actions, and reads those of one journal. It does not own the client.
+
+    Args:
+        client: of the brokers.
+        clock: gives actions their time.
+        no_progress_ms: a read that gets nothing for so long gives up.
+        metrics: what is counted.
+    """
+
+    def __init__(self, client: Client, clock: Clock, *, no_progress_ms: int, metrics: JournalMetrics) -> None:
+        self._client = client
+        self._clock = clock
+        self._no_progress_ms = no_progress_ms
+        self._metrics = metrics
+        self._partition_counts: dict[str, int] = {}
+
+    async def place_of(self, key: JournalKey) -> TopicPartition:
+        """The partition of a journal, as every client of Kafka chooses it.
+
+        Raises:
+            Repartitioned: the topic had another number of partitions when it was first used here.
+        """
+        count = await self._client.partition_count(key.topic)
+        if self._partition_counts.setdefault(key.topic, count) != count:
+            raise Repartitioned(
+                f"topic {key.topic} had {self._partition_counts[key.topic]} partitions and now has {count}",
+                hint="its journals would be looked for where they are not: copy the topic into one of the new number",
+            )
+        return TopicPartition(key.topic, partition_of_key(key.id.encode(), partition_count=count))
+
+    def partitions_beside(self, topic: str) -> int:
+        """How many other partitions a topic has that was asked for before."""
+        return self._partition_counts[topic] - 1
+
+    def record_of(self, key: JournalKey, place: TopicPartition, offset: int, action: Action) -> ActionRecord:
+        """The record of an action that was written here just now."""
+        return ActionRecord(key, Place(place.partition, Offset(offset)), self._clock.now_ms(), action)
+
+    async def write(self, key: JournalKey, place: TopicPartition, action: Action) -> ActionRecord:
+        """Write an action and say where it stands.
+
+        Raises:
+            UnavailableError: the log could not be reached; whether the action is in it is then not known.
+            KafkaError: the broker refuses it, as too large or not allowed.
+        """
+        now_ms = self._clock.now_ms()
+        record = encode_action(key, action, timestamp_ms=now_ms)
+        (produced,) = await self._client.produce(key.topic, [record], partition=place.partition)
+        if produced.offset is None:
+            raise UnavailableError(
+                f"{place}: the broker has forgotten where a record that came twice lies",
+                hint="read the journal to see whether the action counts",
+            )
+        return ActionRecord(key, Place(place.partition, produced.offset), now_ms, action)
+
+    async def end(self, place: TopicPartition) -> int:
+        """The offset behind the last record, of open transactions too."""
+        return int((await self._client.list_offsets({place: LATEST}))[place].offset or 0)
+
+    async def start(self, place: TopicPartition) -> int:
+        """The first offset that is left."""
+        return int((await self._client.list_offsets({place: EARLIEST}))[place].offset or 0)
+
+    async def actions(self, place: TopicPartition, stretch: Stretch, key_id: str) -> AsyncIterator[ActionRecord]:
+        """The actions of one journal in a stretch that is there, or will be at once.
+
+        Raises:
+            HeadLost: the first of its offsets were removed.
+            DecodeError: one of them cannot be read.
+            Retriable: nothing came for too long, as when a transaction stays open.
+        """
+        key = key_id.encode()
+        self._metrics.spared[Spared.PARTITIONS].inc(self.partitions_beside(place.topic))
+        passed_over, decoded = self._metrics.spared[Spared.DECODING], self._metrics.decoded
+        async with closing(self.records(place, stretch)) as records:
+            async for record in records:
+                if record.key != key:
+                    passed_over.value += 1
+                    continue
+                decoded.value += 1
+                action = decode_action(place, record)
+                if action is not None:
+                    yield action
+
+    async def records(self, place: TopicPartition, stretch: Stretch) -> AsyncIterator[Record]:
+        """The committed records of a stretch that is there, or will be at once. Raises `HeadLost`, `Retriable`."""
+        if stretch.start >= stretch.end:
+            return
+        found = self._client.consume(
+            {place: Offset(stretch.start)}, ends={place: Offset(stretch.end)}, isolation=IsolationLevel.READ_COMMITTED
+        )
+        async with closing(self._watched(place, stretch, found)) as watched:
+            async for one in watched:
+                yield one.record
+
+    async def _watched(
+        self, place: TopicPartition, stretch: Stretch, records: AsyncIterator[ConsumedRecord]
+    ) -> AsyncIterator[ConsumedRecord]:
+        """The records, as long as they keep coming."""
+        async with closing(records):
+            while True:
+                try:
+                    async with asyncio.timeout(self._no_progress_ms / 1000):
+                        found = await anext(records)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    raise Retriable(
+                        f"{place}: nothing came for {self._no_progress_ms} ms of offsets {stretch.start} to "
+                        f"{stretch.end - 1}",
+                        hint="an open transaction holds readers back (`exactlog txn list`), or the broker is busy",
+                    ) from None
+                except OffsetOutOfRangeError as error:
+                    raise HeadLost(
+                        f"{place}: offsets {stretch.start} to {error.oldest - 1} are neither replicated nor in the log "
+                        "any more",
+                        hint="look for their events in a copy; then move the pointer of the store to go on without "
+                        "them",
+                    ) from error
+                except UnavailableError as error:
+                    raise Retriable(f"{place}: the log cannot be read: {error}", hint=error.hint) from error
+                yield found

@@ -1,0 +1,180 @@
+"""Replicating one partition: polls of records go into the store, the journals beside each other, the pointer last."""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from exactlog.core.journal.actions import ActionRecord, Mark
+from exactlog.core.journal.batch_optimizer import optimize_actions
+from exactlog.core.journal.event_journal_format import decode_action
+from exactlog.core.journal.read_plan import Stretch
+from exactlog.core.model.clock import Clock
+from exactlog.core.model.errors import DecodeError, ExactlogError
+from exactlog.core.model.ids import TopicPartition
+from exactlog.core.record.record_format import Record
+from exactlog.journal.action_log import ActionLog
+from exactlog.journal.parking import ParkingLot
+from exactlog.journal.replication_metrics import ReplicationMetrics
+from exactlog.journal.store_ports import PartitionJournal
+
+_log = logging.getLogger(__name__)
+
+KEYS_AT_A_TIME: Final = 64
+"""Journals that are written beside each other: enough to hide a store's latency, and no flood."""
+GAP_RECORDS_MAX: Final = 5_000
+"""Records of a gap that are applied together."""
+
+
+class PartitionReplicator:
+    """One partition. What it was given before, or is in the store already, it passes over."""
+
+    def __init__(
+        self,
+        place: TopicPartition,
+        journal: PartitionJournal,
+        log: ActionLog,
+        clock: Clock,
+        metrics: ReplicationMetrics,
+    ) -> None:
+        self.place = place
+        self.parking = ParkingLot(place)
+        self._journal = journal
+        self._log = log
+        self._clock = clock
+        self._metrics = metrics
+        self._is_open = False
+        self._pointer: int | None = None
+        self._position = 0
+
+    async def apply(self, records: Sequence[Record]) -> None:
+        """Replicate what was read of the partition, in the order of the log.
+
+        Where it does not follow what came before (another replicator had the partition meanwhile, or the group has
+        committed more than the store has), what lies between is read from the log first.
+
+        Raises:
+            Retriable: the store cannot be written to; the same records may be given again.
+            HeadLost: what lies between is gone.
+        """
+        first, last = records[0].offset, records[-1].offset
+        if last < self._position:
+            return
+        if not self._is_open or first > self._position:
+            await self._open(before=first)
+        await self._apply([record for record in records if record.offset >= self._position])
+        self._position = max(self._position, last + 1)
+        await self._move_pointer()
+
+    async def skip(self, offset: int) -> None:
+        """Pass over a record that is parked, and replicate what waited behind it."""
+        self.parking.skip(offset)
+        if self._is_open:
+            await self._open(before=self._position)
+
+    # --- where it stands ----------------------------------------------------------------------------------------------
+
+    async def _open(self, *, before: int) -> None:
+        """Go on from the pointer of the store: it is the truth, whatever the group has committed."""
+        pointer = await self._journal.pointer()
+        self._pointer = None if pointer is None else pointer.offset
+        self._position = await self._log.start(self.place) if pointer is None else pointer.offset + 1
+        if pointer is None and self._position > 0:
+            _log.warning("%s: the first %d offsets are gone, and were never replicated", self.place, self._position)
+        self.parking.clear()
+        self._is_open = True
+        if self._position >= before:
+            return
+        gap: list[Record] = []
+        async for record in self._log.records(self.place, Stretch(self._position, before)):
+            gap.append(record)
+            if len(gap) == GAP_RECORDS_MAX:
+                await self._apply(gap)
+                gap.clear()
+        await self._apply(gap)
+        self._position = before
+        await self._move_pointer()
+
+    async def _move_pointer(self) -> None:
+        """To the last record, or to before the first one that is parked."""
+        first_parked = self.parking.first_offset
+        target = self._position - 1 if first_parked is None else min(self._position, first_parked) - 1
+        if target < 0 or (self._pointer is not None and target <= self._pointer):
+            return
+        now_ms = self._clock.now_ms()
+        if self._pointer is None:
+            await self._journal.create_pointer(target, now_ms=now_ms)
+        else:
+            await self._journal.move_pointer(target, now_ms=now_ms)
+        self._pointer = target
+
+    # --- the journals -------------------------------------------------------------------------------------------------
+
+    async def _apply(self, records: Sequence[Record]) -> None:
+        by_key = self._by_key(records)
+        at_a_time = asyncio.Semaphore(KEYS_AT_A_TIME)
+        outcomes = await asyncio.gather(
+            *(self._apply_key(key_id, actions, at_a_time) for key_id, actions in by_key.items()), return_exceptions=True
+        )
+        self._metrics.records.inc(len(records))
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def _by_key(self, records: Sequence[Record]) -> dict[str, list[ActionRecord]]:
+        by_key: defaultdict[str, list[ActionRecord]] = defaultdict(list)
+        for record in records:
+            if self.parking.is_skipped(record.offset):
+                continue
+            try:
+                action = decode_action(self.place, record)
+            except DecodeError as error:
+                self._park(_key_id(record), record.offset, error)
+                continue
+            if action is None or isinstance(action.action, Mark):
+                continue
+            if not self.parking.is_waiting(action.key.id, record.offset):
+                by_key[action.key.id].append(action)
+        return by_key
+
+    async def _apply_key(self, key_id: str, actions: list[ActionRecord], at_a_time: asyncio.Semaphore) -> None:
+        """One journal; what is wrong with it is its own affair."""
+        async with at_a_time:
+            for stretch in (actions, *([action] for action in actions)):
+                try:
+                    plan = await self._journal.key(key_id).apply(optimize_actions(stretch), now_ms=self._clock.now_ms())
+                except ExactlogError as error:
+                    if error.retryable:
+                        raise
+                    if len(stretch) > 1:
+                        continue  # one after the other then: those before the bad one count
+                    self._park(key_id, stretch[0].offset, error)
+                    return
+                self._metrics.actions.inc(len(stretch))
+                self._metrics.refused.inc(len(plan.refused))
+                for fork in plan.forks:
+                    self._metrics.forks.inc()
+                    _log.warning(
+                        "%s offset %d, journal %s: events %d to %d were appended when it had come to %d already",
+                        self.place,
+                        fork.offset,
+                        key_id,
+                        fork.range.first,
+                        fork.range.last,
+                        fork.last_seq_nr,
+                    )
+                if stretch is actions:
+                    return
+
+    def _park(self, key_id: str | None, offset: int, error: ExactlogError) -> None:
+        parked = self.parking.park(key_id, offset, str(error))
+        if parked.offset == offset:
+            _log.error("%s offset %d, journal %s: parked: %s", self.place, offset, key_id, error)
+
+
+def _key_id(record: Record) -> str | None:
+    try:
+        return None if record.key is None else record.key.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,189 @@
+"""Random histories against a naive journal: many writers, a store that follows by fits and starts, crashes."""
+
+import random
+from contextlib import AsyncExitStack
+
+import pytest
+
+from exactlog.client.adapters import connect
+from exactlog.core.journal.batch_optimizer import optimize_actions
+from exactlog.core.journal.errors import Retriable
+from exactlog.core.journal.event_journal_format import decode_action
+from exactlog.core.model.ids import Offset, TopicPartition
+from exactlog.core.record.batch_builder import NewRecord
+from exactlog.journal import (
+    ANY,
+    NO_STREAM,
+    Conflict,
+    Envelope,
+    ForkedJournalError,
+    Journals,
+    JournalSettings,
+    ReadBarrier,
+)
+from exactlog.journal.stores.memory_store import MemoryJournalStore
+from exactlog.journal.stores.sqlite_store import SqliteJournalStore
+
+STEPS = 150
+SETTINGS = (
+    JournalSettings(pointer_ms=20),
+    JournalSettings(head_cache=False),
+    JournalSettings(head_cache=False, buffer_actions_max=1, barrier=ReadBarrier.END_OFFSET),
+)
+
+
+class NaiveJournal:
+    """What a journal is, said as plainly as can be."""
+
+    def __init__(self):
+        self.events, self.last = {}, None
+
+    def append(self, events, first=None):
+        first = (self.last or 0) + 1 if first is None else first
+        self.events |= dict(enumerate(events, start=first))
+        self.last = first + len(events) - 1
+
+    def delete(self, to):
+        self.events = {seq_nr: event for seq_nr, event in self.events.items() if seq_nr > to}
+
+    def purge(self):
+        self.events, self.last = {}, None
+
+
+class CrashingStore(MemoryJournalStore):
+    """Dies between two steps of a plan when it is told to."""
+
+    steps_left = None
+
+    async def carry_out(self, key, steps):
+        for step in steps:
+            if self.steps_left is not None:
+                if self.steps_left == 0:
+                    raise Retriable("the store is gone")
+                self.steps_left -= 1
+            await super().carry_out(key, [step])
+
+
+class World:
+    def __init__(self, seed, topic, client, store, writers):
+        self.random = random.Random(seed)
+        self.topic, self.client, self.store, self.writers = topic, client, store, writers
+        self.place = TopicPartition(topic, 0)
+        self.naive = {f"e{n}": NaiveJournal() for n in range(3)}
+        self.replicated_to = 0
+
+    async def step(self):
+        key_id = self.random.choice(list(self.naive))
+        journal, naive = self.random.choice(self.writers)[self.topic, key_id], self.naive[key_id]
+        match self.random.randrange(12):
+            case 0 | 1 | 2 | 3:
+                events = [self.random.randrange(100) for _ in range(self.random.randint(1, 3))]
+                is_expecting = naive.last is not None and self.random.random() < 0.5
+                await journal.append(events, naive.last if is_expecting else ANY)
+                naive.append(events)
+            case 4:
+                await self.fail(journal, naive)
+            case 5:
+                first = (naive.last or 0) + self.random.randint(1, 3)
+                await journal.append([Envelope("gap", seq_nr=first)])
+                naive.append(["gap"], first)
+            case 6:
+                to = self.random.randint(1, 12)
+                await journal.delete(to)
+                naive.delete(to)
+            case 7:
+                await journal.purge()
+                naive.purge()
+            case 8:
+                await self.write_again()
+            case 9 | 10:
+                await self.replicate()
+            case 11:
+                await self.replicate_and_crash()
+
+    async def fail(self, journal, naive):
+        """What must change nothing."""
+        if naive.last is None:
+            with pytest.raises(Conflict):
+                await journal.append(["x"], 5)
+            return
+        with pytest.raises(Conflict) as refused:
+            await journal.append(["x"], NO_STREAM)
+        assert refused.value.actual == naive.last
+        with pytest.raises(Conflict):
+            await journal.append(["x"], naive.last + 1)
+        with pytest.raises(ForkedJournalError):
+            await journal.append([Envelope("x", seq_nr=naive.last)])
+
+    async def write_again(self):
+        """Writes the last record of the log again: one that says it expects nothing is a fork, others fail."""
+        records = await self.records()
+        if records and decode_action(self.place, records[-1]).action.__class__.__name__ in {"Append", "Mark"}:
+            again = records[-1]
+            record = NewRecord(again.value, again.key, again.headers, timestamp_ms=again.timestamp_ms)
+            await self.client.produce(self.topic, [record], partition=0)
+
+    async def records(self, start=0):
+        from exactlog.client.ports import LATEST
+
+        end = (await self.client.list_offsets({self.place: LATEST}))[self.place].offset
+        if end <= start:
+            return []
+        found = self.client.consume({self.place: Offset(start)}, ends={self.place: end})
+        return [one.record async for one in found]
+
+    async def replicate(self, *, is_pointer_moved=True):
+        """Some of the log, in polls of any size, perhaps once more from further back."""
+        start = max(0, self.replicated_to - self.random.choice([0, 0, 3]))
+        records = await self.records(start)
+        records = records[: self.random.choice([len(records), self.random.randint(0, len(records))])]
+        partition = self.store.topic(self.topic).partition(0)
+        while records:
+            size = self.random.randint(1, 5)
+            poll, records = records[:size], records[size:]
+            actions = [decode_action(self.place, record) for record in poll]
+            for key_id in sorted({action.key.id for action in actions}):
+                batches = optimize_actions([action for action in actions if action.key.id == key_id])
+                await partition.key(key_id).apply(batches, now_ms=1)
+            if is_pointer_moved:
+                await partition.create_pointer(poll[-1].offset, now_ms=1)
+                self.replicated_to = max(self.replicated_to, poll[-1].offset + 1)
+
+    async def replicate_and_crash(self):
+        if not isinstance(self.store, CrashingStore):
+            return
+        self.store.steps_left = self.random.randint(0, 4)
+        try:
+            await self.replicate(is_pointer_moved=self.random.random() < 0.5)
+        except Retriable:
+            pass
+        finally:
+            self.store.steps_left = None
+
+    async def check(self):
+        for key_id, naive in self.naive.items():
+            for journals in self.writers:
+                journal = journals[self.topic, key_id]
+                assert {record.seq_nr: record.event async for record in journal.read()} == naive.events
+            assert await journal.pointer() == naive.last
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+@pytest.mark.parametrize("seed", range(3))
+async def test_random_histories_read_as_a_naive_journal_does(log_url, topic, tmp_path, seed, kind):
+    store = (
+        CrashingStore(segment_size=2) if kind == "memory" else SqliteJournalStore(str(tmp_path / "j"), segment_size=2)
+    )
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(connect(log_url))
+        await stack.enter_async_context(store)
+        writers = [
+            await stack.enter_async_context(Journals.open(log_url, store=store, settings=settings))
+            for settings in SETTINGS
+        ]
+        world = World(seed, topic, client, store, writers)
+        for _ in range(STEPS):
+            await world.step()
+            if world.random.random() < 0.3:
+                await world.check()
+        await world.check()

@@ -1,0 +1,204 @@
+"""The embedded replicator: what is in the log comes into the store, whatever happens on the way."""
+
+import asyncio
+
+import pytest
+
+from exactlog.client.adapters import connect
+from exactlog.core.journal.errors import Retriable
+from exactlog.core.journal.event_journal_format import ACTION_HEADER, encode_action
+from exactlog.core.journal.keys import SEQ_NR_MAX, JournalKey, SeqRange
+from exactlog.core.journal.new_actions import NewEvent, new_append
+from exactlog.core.journal.payload import TextPayload
+from exactlog.core.model.ids import TopicPartition
+from exactlog.core.record.batch_builder import NewRecord
+from exactlog.journal import Journals
+from exactlog.journal.parking import SkippedRecord
+from exactlog.journal.stores.memory_store import MemoryJournalStore
+from tests.unit.journal.replicating import pointer_at, replicating, until
+
+
+async def stored(store, topic, key_id):
+    key = JournalKey(topic, key_id)
+    head = await store.head(key)
+    if head is None:
+        return None
+    return head.seq_nr, [row.seq_nr async for row in store.rows(key, head, SeqRange(1, SEQ_NR_MAX))]
+
+
+async def is_stored(store, topic, last_numbers):
+    return {key_id: (await stored(store, topic, key_id) or (0,))[0] for key_id in last_numbers} == last_numbers
+
+
+async def test_what_is_in_the_log_comes_into_the_store(journals, log_url, store, topic):
+    first = journals[topic, "a"]
+    await first.append(["1", "2"])
+    async with replicating(log_url, store, topic) as replicator:
+        await first.append(["3"])
+        await first.delete(1)
+        last = await journals[topic, "b"].append(["1"])
+        await pointer_at(store, topic, last.offset)
+
+    assert await stored(store, topic, "a") == (3, [2, 3])
+    assert await stored(store, topic, "b") == (1, [1])
+    assert replicator.metrics.snapshot()["exactlog_replicator_parked"] == 0
+
+
+async def test_a_purge_leaves_nothing(journals, log_url, store, topic):
+    journal = journals[topic, "a"]
+    async with replicating(log_url, store, topic):
+        await pointer_at(store, topic, (await journal.append(["1", "2"])).offset)
+        await pointer_at(store, topic, (await journal.purge()).offset)
+        assert await stored(store, topic, "a") is None
+        told = await journal.append(["new"])
+        await pointer_at(store, topic, told.offset)
+
+    assert told.seq_nr == 1
+    assert await stored(store, topic, "a") == (1, [1])
+
+
+async def put(log_url, topic, key, value=b"x", header=b"not json"):
+    async with connect(log_url) as client:
+        (produced,) = await client.produce(topic, [NewRecord(value, key=key, headers=[(ACTION_HEADER, header)])])
+    return produced.offset
+
+
+async def test_a_record_that_cannot_be_read_parks_its_journal_and_no_other(journals, log_url, store, topic):
+    await journals[topic, "bad"].append(["1"])
+    poison = await put(log_url, topic, b"bad")
+    await put(
+        log_url,
+        topic,
+        b"bad",
+        header=b'{"append":{"range":{"from":2,"to":2},"payloadType":"json"}}',
+        value=b'{"events":[{"seqNr":2,"tags":[],"payload":1}]}',
+    )
+    async with replicating(log_url, store, topic) as replicator:
+        other = journals[topic, "good"]
+        for n in range(3):
+            await other.append([n])
+        await until(lambda: is_stored(store, topic, {"good": 3}))
+
+        (parked,) = replicator.parked
+        assert (parked.place, parked.offset, parked.key_id) == (TopicPartition(topic, 0), poison, "bad")
+        assert replicator.metrics.snapshot()["exactlog_replicator_parked"] == 1
+        assert await stored(store, topic, "bad") == (1, [1])
+        assert await pointer_at(store, topic, 0) == poison - 1
+        assert [record.event async for record in other.read()] == [0, 1, 2]
+
+        await replicator.skip(TopicPartition(topic, 0), poison)
+
+        assert replicator.parked == ()
+        assert await stored(store, topic, "bad") == (2, [1, 2])
+        assert await pointer_at(store, topic, 0) > poison
+
+
+async def test_a_record_can_be_passed_over_from_the_start(journals, log_url, store, topic):
+    await journals[topic, "bad"].append(["1"])
+    poison = await put(log_url, topic, b"bad")
+    last = await journals[topic, "good"].append([1])
+    skipped = [SkippedRecord(TopicPartition(topic, 0), poison)]
+    async with replicating(log_url, store, topic, skipped=skipped) as replicator:
+        await pointer_at(store, topic, last.offset)
+        assert replicator.parked == ()
+
+
+async def test_records_of_others_are_passed_over(journals, log_url, store, topic):
+    async with connect(log_url) as client:
+        await client.produce(topic, [NewRecord(b"x"), NewRecord(b"y", key=b"a"), NewRecord(None, key=b"a")])
+    await put(log_url, topic, b"a", header=b'{"fly":{}}')
+    await put(log_url, topic, b"a", header=b'{"append":{"range":{"from":2,"to":2},"payloadType":"json"}}', value=None)
+    async with replicating(log_url, store, topic) as replicator:
+        told = await journals[topic, "a"].append(["1"])
+        await pointer_at(store, topic, told.offset)
+        assert replicator.parked == ()
+    assert await stored(store, topic, "a") == (1, [1])
+
+
+class FailingStore(MemoryJournalStore):
+    """Fails now and then, before and after it has done something."""
+
+    def __init__(self):
+        super().__init__()
+        self.failures = 0
+        self.calls = 0
+
+    async def carry_out(self, key, steps):
+        for step in steps:
+            await super().carry_out(key, [step])
+            self.calls += 1
+            if self.calls % 3 == 0:
+                self.failures += 1
+                raise Retriable("the store is away")
+
+
+async def test_a_store_that_fails_is_written_to_again_and_nothing_is_missing_or_doubled(log_url, topic):
+    store = FailingStore()
+    async with Journals.open(log_url, store=store) as journals, replicating(log_url, store, topic) as replicator:
+        written = [journals[topic, f"e{n % 4}"].append([n]) for n in range(24)]
+        last = max(told.offset for told in await asyncio.gather(*written))
+        await pointer_at(store, topic, last)
+
+    assert store.failures > 2
+    assert replicator.metrics.snapshot()["exactlog_replicator_restarts_total"] > 2
+    for n in range(4):
+        assert await stored(store, topic, f"e{n}") == (6, [1, 2, 3, 4, 5, 6])
+
+
+async def test_partitions_go_from_one_replicator_to_another_and_nothing_is_missing_or_doubled(broker, log_url, store):
+    topic = "shared-journals"
+    broker.create_topic(topic, partitions=4)
+    async with Journals.open(log_url, store=store) as journals:
+
+        async def write(rounds):
+            for n in rounds:
+                await asyncio.gather(*(journals[topic, f"e{k}"].append([n]) for k in range(8)))
+
+        async with replicating(log_url, store, topic) as first:
+            await write(range(5))
+            async with replicating(log_url, store, topic) as second:
+                while not second.metrics.polls.value:
+                    await write(range(1))
+                await write(range(5))
+            await write(range(5))
+            expected = {f"e{k}": await journals[topic, f"e{k}"].pointer() for k in range(8)}
+            await until(lambda: is_stored(store, topic, expected))
+        assert first.metrics.forks.value == second.metrics.forks.value == 0
+    for key_id, seq_nr in expected.items():
+        assert await stored(store, topic, key_id) == (seq_nr, list(range(1, seq_nr + 1)))
+
+
+async def test_a_new_store_gets_what_an_old_group_has_committed_long_ago(journals, log_url, store, topic):
+    told = await journals[topic, "a"].append(["1"])
+    async with replicating(log_url, store, topic):
+        await pointer_at(store, topic, told.offset)
+    new = MemoryJournalStore()
+    async with replicating(log_url, new, topic):
+        await pointer_at(new, topic, told.offset)
+    assert await stored(new, topic, "a") == (1, [1])
+
+
+async def test_an_append_whose_expectation_failed_is_not_replicated(journals, log_url, store, topic):
+    journal = journals[topic, "a"]
+    await journal.append(["1"])
+    with pytest.raises(Exception, match="expected"):
+        await journal.append(["x"], 7)
+    last = await journal.append(["2"])
+    async with replicating(log_url, store, topic) as replicator:
+        await pointer_at(store, topic, last.offset)
+    assert await stored(store, topic, "a") == (2, [1, 2])
+    assert replicator.metrics.refused.value == 1
+
+
+async def test_a_fork_is_reported_and_who_came_first_stands(journals, log_url, store, topic):
+    def append(text):
+        action = new_append([NewEvent(TextPayload(text), seq_nr=1)], last_seq_nr=0)
+        return encode_action(JournalKey(topic, "a"), action, timestamp_ms=1)
+
+    async with connect(log_url) as client:
+        for text in ("first", "second"):
+            (produced,) = await client.produce(topic, [append(text)])
+    async with replicating(log_url, store, topic) as replicator:
+        await pointer_at(store, topic, produced.offset)
+    assert replicator.metrics.forks.value == 1
+    assert [record.event async for record in journals[topic, "a"].read()] == ["first"]
