@@ -33,6 +33,14 @@ demo: $(VENV)/.run $(SPARK_IF_JAVA) ## 336,776 real flights through a broker tha
 demo-spark: $(VENV)/.spark ## the step with Spark alone (needs JDK 17+)
 	@$(BIN)/python -m demo.spark_flights $(ARGS)
 
+.PHONY: demo-wal
+demo-wal: $(VENV)/.run ## the flights in a write-ahead log of four regions whose writer is killed
+	@$(BIN)/python -m demo.wal_flights $(ARGS)
+
+.PHONY: demo-journal
+demo-journal: $(VENV)/.run ## 4,043 aircraft as journals of events, with a store that is behind, and not
+	@$(BIN)/python -m demo.journal_flights $(ARGS)
+
 .PHONY: spark-jars
 spark-jars: $(VENV)/.spark ## fetch the connectors of Spark to Kafka and Delta into .cache/spark-jars (needs JDK 17+, Maven)
 	@$(BIN)/python -m tests.peers.spark_jars
@@ -41,6 +49,7 @@ spark-jars: $(VENV)/.spark ## fetch the connectors of Spark to Kafka and Delta i
 .PHONY: test
 test: static ## everything, sampled; under 40 minutes on two cores
 	$(PYTEST) -n $(JOBS) $(ARGS)
+	$(PYTEST) -n $(JOBS) --engine files -m both_engines $(ARGS) || test $$? -eq 5  # 5: ARGS leave none of them
 
 .PHONY: test-fast
 test-fast: static ## unit, property and architecture tests, static checks; under 3 minutes
@@ -49,6 +58,7 @@ test-fast: static ## unit, property and architecture tests, static checks; under
 .PHONY: test-long
 test-long: static ## the full matrices, with many more examples a property
 	$(PYTEST) -n $(JOBS) --long $(ARGS)
+	$(PYTEST) -n $(JOBS) --long --engine files $(ARGS)
 
 .PHONY: check
 check: static ## format, lint, types, import contracts, coverage floors
@@ -74,6 +84,10 @@ bench-transactions: $(VENV)/.dev ## transactions a second, commit times, recover
 .PHONY: bench-pipeline
 bench-pipeline: $(VENV)/.dev ## rows a second into and out of Spark beside its own sources (JDK 17+, Maven, Go)
 	@$(BIN)/python -m bench.pipeline $(ARGS)
+
+.PHONY: bench-wal
+bench-wal: $(VENV)/.dev ## entries a second into and out of the write-ahead log, beside SQLite (JDK 17+, Maven)
+	@$(BIN)/python -m bench.wal $(ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.dev ## half an hour of load: memory, descriptors and P99 stay flat (needs Go)

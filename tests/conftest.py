@@ -1,4 +1,4 @@
-"""Shared by all tests: Hypothesis profiles, the `--long` switch, real peers as fixtures."""
+"""Shared by all tests: Hypothesis profiles, the switches `--long` and `--engine`, real peers as fixtures."""
 
 import os
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from tests.peers import PROJECT
 from tests.peers.apache_kafka import ApacheKafka, kafka_jars
 from tests.peers.gate import in_ci, skip_without_peer
 from tests.peers.go_programs import build_go_program
+from tests.support.commit_engine import BOTH_ENGINES, ENGINES, use_engine
 
 LONG_TIMEOUT_SECONDS = 3_600  # thousands of examples in place of fifty
 NEED_APACHE_KAFKA = (
@@ -20,6 +21,7 @@ NEED_APACHE_KAFKA = (
     "tests/conformance/eos/",
     "tests/conformance/protocol/test_delete_records.py::test_apache_kafka",
     "tests/conformance/wire/test_real_transactions.py",
+    "tests/contract/test_wal_",
     "tests/peers/test_apache_kafka.py",
     "tests/peers/test_go_programs.py",
     "tests/pipeline/test_broker_source.py",
@@ -31,6 +33,7 @@ NEED_APACHE_KAFKA = (
 ONE_BY_ONE = (
     "tests/conformance/differential/test_apache",
     "tests/conformance/records/test_apache_kafka.py",
+    "tests/peers/test_apache_cassandra.py",
     "tests/pipeline/",
 )
 """Files whose tests share something that is expensive to start: one of their own, the code of Apache Kafka, Spark."""
@@ -45,10 +48,14 @@ settings.register_profile("long", settings.get_profile("ci"), max_examples=5_000
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the full matrices too (make test-long)")
+    parser.addoption("--engine", choices=ENGINES, help="the commit.engine of brokers for which a test names none")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "long: a full matrix; runs with --long only")
+    config.addinivalue_line("markers", "both_engines: make test runs it with either --engine; set by path")
+    if config.getoption("--engine"):
+        use_engine(config.getoption("--engine"))
     usual = "long" if config.getoption("--long") else "ci" if in_ci() else "dev"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
 
@@ -68,9 +75,12 @@ class OnePeerScheduling(LoadScopeScheduling):
         return next((place for place in ONE_BY_ONE if nodeid.startswith(place)), nodeid)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     is_long = config.getoption("--long")
     for item in items:
+        if item.nodeid.startswith(BOTH_ENGINES):
+            item.add_marker(pytest.mark.both_engines)
         if item.get_closest_marker("long") and not is_long:
             item.add_marker(pytest.mark.skip(reason="a full matrix: --long (make test-long) runs it"))
         if is_long:

@@ -7,7 +7,15 @@ import pytest
 
 from exactlog.core.deltalog.commit_format import decode_commit
 from exactlog.core.deltalog.table_state import TableState
-from exactlog.storage.round import ForeignVersion, GroupWrite, SegmentWrite, StorageRefused, Stored, SyncFailed
+from exactlog.storage.round import (
+    ForeignVersion,
+    GroupWrite,
+    NameRefused,
+    SegmentWrite,
+    StorageRefused,
+    Stored,
+    SyncFailed,
+)
 from tests.support.engine_rounds import (
     DELTA_LOG,
     DIRECTORY,
@@ -18,6 +26,7 @@ from tests.support.engine_rounds import (
     clean,
     content_of,
     content_with,
+    documents_of,
     failing_at,
     files_engine,
     journal_engine,
@@ -253,8 +262,12 @@ def test_a_full_disk_at_any_write_leaves_whole_groups_and_nothing_of_the_refused
             rest = groups[outcome.groups_stored :]
             assert engine.commit([rounds.write(*rest, durable=durable)]) == [Stored()]
             assert content_of(filesystem) == content_with(before, *groups)
+        if isinstance(outcome, NameRefused):
+            rest = groups[outcome.groups_stored :]
+            assert engine.commit([rounds.write(*documents_of(*rest), durable=durable)]) == [Stored()]
+            assert content_of(filesystem) == content_with(before, *groups)
     assert outcome == Stored()
-    assert set(kinds) <= {StorageRefused, SyncFailed}
+    assert set(kinds) <= {StorageRefused, NameRefused, SyncFailed}
     assert kinds.count(StorageRefused) >= 6
 
 

@@ -220,8 +220,10 @@ def test_syncs_of_what_is_there_succeed(filesystem, root):
     file.sync_data()
     file.sync()
     filesystem.sync_directory(root)
-    filesystem.sync_all(root)
-    for sync in (filesystem.sync_directory, filesystem.sync_all):
+    tree = filesystem.open_tree(root)
+    write(filesystem, f"{root}/later", b"x")
+    tree.sync_all()
+    for sync in (filesystem.sync_directory, filesystem.open_tree):
         with pytest.raises(FileNotFoundError):
             sync(f"{root}/missing")
 
@@ -262,7 +264,7 @@ def test_a_file_is_no_directory(filesystem, root):
     for refused in (
         lambda: filesystem.list_names(f"{root}/a"),
         lambda: filesystem.sync_directory(f"{root}/a"),
-        lambda: filesystem.sync_all(f"{root}/a"),
+        lambda: filesystem.open_tree(f"{root}/a"),
         lambda: filesystem.remove_directory(f"{root}/a"),
         lambda: filesystem.open(f"{root}/a/c"),
         lambda: filesystem.open(f"{root}/a/c", create=True),

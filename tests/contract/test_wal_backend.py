@@ -10,10 +10,7 @@ from tests.contract.wal_backends import BACKENDS, backend_of, new_namespace
 
 @pytest.fixture(params=BACKENDS)
 async def backend(request, tmp_path):
-    def bootstrap_servers():
-        return request.getfixturevalue("exactlog_broker").bootstrap_servers
-
-    async with backend_of(request.param, tmp_path, bootstrap_servers) as found:
+    async with backend_of(request.param, tmp_path, request) as found:
         yield found
 
 

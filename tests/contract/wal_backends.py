@@ -3,24 +3,29 @@
 import contextlib
 import uuid
 
+import pytest
+
 from exactlog.client import connect
 from exactlog.wal import MemoryBackend
 from exactlog.wal.client_backend import ClientBackend
 from exactlog.wal.embedded_backend import EmbeddedBackend
 
-BACKENDS = ("memory", "embedded", "wire")
+WIRE_BACKENDS = ("wire", pytest.param("apache_kafka", marks=pytest.mark.peer))
+BACKENDS = ("memory", "embedded", *WIRE_BACKENDS)
+BROKERS = {"wire": "exactlog_broker", "apache_kafka": "apache_kafka"}  # the fixtures that have them
 
 
 @contextlib.asynccontextmanager
-async def backend_of(kind, tmp_path, bootstrap_servers):
-    """A backend of that kind; that over the wire is of a broker in another thread."""
+async def backend_of(kind, tmp_path, request):
+    """A backend of that kind; those over the wire are of a broker in another thread, or of an Apache Kafka."""
     match kind:
         case "memory":
             backend = MemoryBackend()
         case "embedded":
             backend = await EmbeddedBackend.start(tmp_path / "wal")
-        case "wire":
-            backend = ClientBackend(connect(f"kafka://{bootstrap_servers()}"))
+        case _:
+            broker = request.getfixturevalue(BROKERS[kind])
+            backend = ClientBackend(connect(f"kafka://{broker.bootstrap_servers}"))
     async with backend:
         yield backend
 

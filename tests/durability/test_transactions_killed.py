@@ -17,21 +17,28 @@ from tests.support.raw_transactions import ABORT, COMMIT, TransactionalProducer
 
 GROUP = "readers"
 PARTITIONS = 2
-TRANSACTIONS_MAX = 40
+TRANSACTIONS_MAX = 2_000
+"""Versions of a journal follow by time: many transactions go by before there are twenty of them."""
 NONE = ErrorCode.NONE
+
+FILES, JOURNAL, ANY = "files", "journal", "any"
+"""Some steps are those of one engine."""
 
 STEPS = [point.name for point in points() if point.name.startswith("txn.")]
 STORAGE_STEPS = [
-    ("storage.round.after_segment_write", 14),
-    ("storage.round.after_segment_write", 15),
-    ("storage.round.after_segment_sync", 16),
-    ("storage.publish.before_link", 17),
-    ("storage.publish.after_link", 18),
-    ("storage.publish.after_link", 19),
-    ("storage.publish.after_link", 20),
-    ("storage.publish.after_directory_sync", 21),
+    ("storage.round.after_segment_write", 14, ANY),
+    ("storage.round.after_segment_write", 15, ANY),
+    ("storage.round.after_segment_sync", 16, FILES),
+    ("storage.publish.before_link", 17, ANY),
+    ("storage.publish.after_link", 18, ANY),
+    ("storage.publish.after_link", 19, ANY),
+    ("storage.publish.after_link", 20, ANY),
+    ("storage.publish.after_directory_sync", 21, FILES),
+    ("storage.journal.before_write", 14, JOURNAL),
+    ("storage.journal.after_write", 15, JOURNAL),
+    ("storage.journal.after_sync", 16, JOURNAL),
 ]
-DEATHS = [(name, at) for name in STEPS for at in (1, 4)] + STORAGE_STEPS
+DEATHS = [(name, at, ANY) for name in STEPS for at in (1, 4)] + STORAGE_STEPS
 
 
 class Life:
@@ -100,9 +107,13 @@ def committed_offset(raw, topic):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("transaction_version", [1, 2])
-@pytest.mark.parametrize(("step", "at"), DEATHS)
-def test_after_a_death_every_transaction_counts_whole_or_not_at_all(tmp_path, step, at, transaction_version):
-    broker = ServedBroker(tmp_path / "data", log=tmp_path / "broker.log")
+@pytest.mark.parametrize(("step", "at", "engine"), DEATHS)
+def test_after_a_death_every_transaction_counts_whole_or_not_at_all(tmp_path, step, at, engine, transaction_version):
+    broker = ServedBroker(
+        tmp_path / "data",
+        log=tmp_path / "broker.log",
+        options=() if engine == ANY else ("--set", f"commit.engine={engine}"),
+    )
     life = Life()
     try:
         broker.start(kill_at=f"{step}:{at}" if step.startswith("txn.") else None)

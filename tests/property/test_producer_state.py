@@ -4,6 +4,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from exactlog.core.log.producer_state import Decision, Duplicate, Fresh, ProducerStates, Refused
 from exactlog.core.model.error_code import ErrorCode
@@ -90,7 +91,7 @@ def appended(sent, states, model):
         decision = states.decide(header, log_is_empty_forever=not log)
         assert outcome(decision) == model.decide(header, log_is_empty_forever=not log)
         if decision == Fresh():
-            log.append(header.placed(base_offset=next_offset, leader_epoch=0))
+            log.append(replace(header, base_offset=next_offset, leader_epoch=0))
             states.replay(log[-1])
             model.log.append(log[-1])
     return log
@@ -139,7 +140,7 @@ def test_sending_everything_of_late_once_more_changes_nothing(sent):
     for entry in before:
         mine = [header for header in log if header.producer_id == entry.producer_id]
         for header in mine[-len(entry.batches) :]:
-            decision = states.decide(header.placed(base_offset=0, leader_epoch=-1), log_is_empty_forever=False)
+            decision = states.decide(replace(header, base_offset=0, leader_epoch=-1), log_is_empty_forever=False)
             assert outcome(decision) == header.base_offset
 
     assert states.snapshot() == before

@@ -5,6 +5,7 @@ tests/contract/test_wal_regions.py.
 """
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -202,8 +203,9 @@ async def test_the_worked_example_over_a_log(backend, wal):
     filler = await wal.open_region(1, create=True)
     sequences = {offset: sequence for sequence, offset in BEHIND.items()}
     keys = {offset: LogKey(1, TABLE, sequence) for offset, sequence in sequences.items()}
+    others = itertools.count(1)
     for offset in range(101):
-        key = keys.get(offset, LogKey(1, 9, offset + 1))
+        key = keys.get(offset) or LogKey(1, 9, next(others) if offset >= 64 else 1)
         # Before the snapshot nothing is an entry: whoever read it there would fail.
         record = (encode_log_key(key), b"\x00") if offset >= 64 else (None, None)
         assert backend.put(DATA, *record) == offset

@@ -24,6 +24,7 @@ from exactlog.core.model.limits import REQUEST_WITHOUT_RECORDS_BYTES_MAX
 from exactlog.core.model.metrics import Counter
 from exactlog.core.protocol.api_keys import APIS, ApiKey
 from exactlog.core.protocol.headers import (
+    RESPONSE_HEADERS,
     RequestHeader,
     decode_request_header,
     encode_response_header,
@@ -60,9 +61,9 @@ class Dispatcher:
         """A client is gone, and so is whatever waits for something on its behalf."""
         abandon_requests(connection)
 
-    def frames_handled(self) -> None:
+    def frames_handled(self, connection: Connection) -> None:
         """A read is over: what it brought can be made good together."""
-        self._broker.rounds.release()
+        self._broker.rounds.release(connection.id)
 
     def frame_received(self, connection: Connection, frame: bytearray, reply: Reply) -> None:
         """Carries out one request."""
@@ -81,7 +82,7 @@ class Dispatcher:
             _logger.info("%s: the connection is closed: %s", connection.peer, error)
             connection.close("malformed-request")
             return
-        route.requests.inc()
+        route.requests.value += 1
         slot: AnswerSlot = reply
         if self._faults is not None and self._faults.orders:
             form = route.answer_form
@@ -116,7 +117,7 @@ class Dispatcher:
             api.handler,
             AnswerForm(
                 encoder(APIS[header.api_key].response, header.api_version),
-                response_header_version(header.api_key, header.api_version),
+                RESPONSE_HEADERS[response_header_version(header.api_key, header.api_version)],
             ),
             self._broker.metrics.counter("exactlog_requests_total", "Requests by API.", labels={"api": api.name}),
             sys.maxsize if holds_records(request) else REQUEST_WITHOUT_RECORDS_BYTES_MAX,

@@ -1,6 +1,7 @@
 """One request on its way through the broker: what its header said, and the way its answer takes."""
 
 import logging
+import struct
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -10,7 +11,7 @@ from exactlog.broker.services import BrokerServices
 from exactlog.core.codec.message_schema import Message
 from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.authorization import Operation, Requester, ResourceType
-from exactlog.core.protocol.headers import RequestHeader, encode_response_header
+from exactlog.core.protocol.headers import RequestHeader
 from exactlog.network import Connection
 
 _logger = logging.getLogger(__name__)
@@ -23,7 +24,8 @@ class AnswerForm(Struct, frozen=True):
     """How the answers of one API in one version are written."""
 
     encode: Callable[[Message], list[Buffer]]
-    header_version: int
+    header: struct.Struct
+    """Packs the correlation id that stands before them."""
 
 
 class AnswerSlot(Protocol):
@@ -70,8 +72,8 @@ class RequestContext:
 
     def answer(self, response: Message) -> None:
         """Sends the response, once all earlier requests of the connection have theirs."""
-        head = encode_response_header(self._correlation_id, header_version=self._form.header_version)
-        self._reply.send([head, *self._form.encode(response)])
+        form = self._form
+        self._reply.send([form.header.pack(self._correlation_id), *form.encode(response)])
 
     def skip(self) -> None:
         """The request gets no response (Produce with acks=0)."""

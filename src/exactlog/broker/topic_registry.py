@@ -90,7 +90,8 @@ class TopicRegistry:
         self._by_id: dict[UUID, Topic] = {}
         self._names_taken: dict[str, str] = {}
         """The name of a topic by what no other name may have in common with it."""
-        self._partitions: dict[TopicPartition, PartitionLog | Stopped] = {}
+        self._partitions: dict[tuple[str, int], PartitionLog | Stopped] = {}
+        """Those that were opened, by topic and index: a `TopicPartition` is such a pair."""
         self._opening: dict[TopicPartition, asyncio.Task[None]] = {}
         self._deleted: list[tuple[int, str]] = []
         """From when on the files of deleted partitions may go, in ms since 1970, and the directories they are in."""
@@ -163,7 +164,7 @@ class TopicRegistry:
 
     def partition(self, name: str, index: int) -> PartitionLog | NotOpenYet | Stopped | UnknownTopicOrPartition:
         """The partition if it is open, or why not."""
-        found = self._partitions.get(TopicPartition(name, index))
+        found = self._partitions.get((name, index))
         if found is not None:
             return found
         topic = self._by_name.get(name)

@@ -9,7 +9,7 @@
 As Apache Kafka's ``ReplicaManager`` does it: NOT_ENOUGH_REPLICAS is what clients of any age just try again.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 from exactlog.broker.coordinator.transaction_writes import Writer
 from exactlog.broker.request_context import RequestContext
@@ -18,7 +18,16 @@ from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.ids import ProducerId
 from exactlog.core.protocol.messages.produce import ProduceRequest
-from exactlog.core.record.batch_format import BATCH_OVERHEAD, HEADER, TRANSACTIONAL_BIT, BatchHeader
+from exactlog.core.record.batch_format import (
+    ATTRIBUTES_POSITION,
+    BATCH_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    PRODUCER,
+    PRODUCER_POSITION,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+)
 
 ADDS_PARTITIONS_SINCE: Final = 12
 """Where the feature `transaction.version` is 2: clients need not name their partitions beforehand (KIP-890)."""
@@ -36,24 +45,34 @@ _NOT_THERE: Final = frozenset(
 )
 
 
-def refuse_transaction(request: ProduceRequest, context: RequestContext) -> ErrorCode | None:
-    """Why a request with transactional batches is refused as a whole."""
+Producer: TypeAlias = tuple[int, int]
+"""Its id and its epoch, as they stand in a batch."""
+
+
+def transactional_producers(request: ProduceRequest) -> set[Producer]:
+    """The producers whose batches in a request say that they are part of a transaction."""
+    producers: set[Producer] = set()
+    for data in request.topic_data:
+        for part in data.partition_data:
+            records = part.records
+            if (
+                records is not None
+                and len(records) >= BATCH_OVERHEAD
+                and records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT
+                and records[MAGIC_POSITION] == MAGIC
+            ):
+                producers.add(PRODUCER.unpack_from(records, PRODUCER_POSITION))
+    return producers
+
+
+def refuse_transaction(request: ProduceRequest, context: RequestContext, producers: set[Producer]) -> ErrorCode | None:
+    """Why a request with transactional batches, of these producers, is refused as a whole."""
     transactional_id = request.transactional_id
     if transactional_id is None or not context.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if len(_producers(request)) > 1:
+    if len(producers) > 1:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     return None
-
-
-def _producers(request: ProduceRequest) -> set[tuple[int, int]]:
-    headers = (
-        BatchHeader(*HEADER.unpack_from(part.records))
-        for data in request.topic_data
-        for part in data.partition_data
-        if part.records is not None and len(part.records) >= BATCH_OVERHEAD
-    )
-    return {(header.producer_id, header.producer_epoch) for header in headers if header.attributes & TRANSACTIONAL_BIT}
 
 
 def writer_of(request: ProduceRequest, context: RequestContext, header: BatchHeader) -> Writer:
@@ -64,11 +83,11 @@ def writer_of(request: ProduceRequest, context: RequestContext, header: BatchHea
         transactional_id=request.transactional_id,
         producer_id=ProducerId(header.producer_id),
         producer_epoch=header.producer_epoch,
-        may_add=has_epoch_per_transaction(context),
+        may_add=_has_epoch_per_transaction(context),
     )
 
 
-def has_epoch_per_transaction(context: RequestContext) -> bool:
+def _has_epoch_per_transaction(context: RequestContext) -> bool:
     """Whether the producer names no partitions beforehand and begins anew with each transaction (KIP-890)."""
     level = context.broker.config.transaction_version
     return context.api_version >= ADDS_PARTITIONS_SINCE and level >= EPOCHS_PER_TRANSACTION

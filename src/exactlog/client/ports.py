@@ -7,7 +7,7 @@ Every operation retries what may succeed later, within `ClientSettings.deadline_
     NotFoundError      a topic or partition that does not exist
     UnsupportedError   the broker does not serve that
     KafkaError         any other refusal, with its code in `kafka_error`
-    DecodeError        an answer or a batch that is not what it claims to be
+    DecodeError        an answer or a batch that is not what it claims to be; a `DamagedBatchError` says where
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -33,6 +33,7 @@ from exactlog.client.transactions import (
 )
 from exactlog.core.codec.compression import Compression
 from exactlog.core.deltalog.append_terms import Committed, Conflicted, PayloadDiffers, Unavailable
+from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.ids import (
     BrokerId,
     LeaderEpoch,
@@ -44,6 +45,21 @@ from exactlog.core.model.isolation_level import IsolationLevel as IsolationLevel
 from exactlog.core.record.batch_builder import NewRecord
 from exactlog.core.record.batch_format import BatchHeader
 from exactlog.core.record.record_format import Record
+
+
+class DamagedBatchError(DecodeError):
+    """A stored batch that cannot be read: it fails its checksum, cannot be decompressed, or lies where it cannot lie.
+
+    Attributes:
+        offset: where it begins.
+        next_offset: where what follows it begins, as far as that can be told; higher than `offset`.
+    """
+
+    def __init__(self, message: str, *, offset: int, next_offset: int) -> None:
+        super().__init__(message, hint="an offset behind the batch can be read from")
+        self.offset = offset
+        self.next_offset = next_offset
+
 
 LATEST: Final = TimestampMs(-1)
 """For `list_offsets`: behind the last record; with READ_COMMITTED, the last stable offset."""

@@ -58,7 +58,7 @@ class FrameHandler(Protocol):
         It belongs to the handler and nobody else writes to it; until this call returns it cannot change its length.
         """
 
-    def frames_handled(self) -> None:
+    def frames_handled(self, connection: "Connection") -> None:
         """All frames of one read have been handed out: what is answered until this returns leaves in one write."""
 
     def connection_closed(self, connection: "Connection") -> None:
@@ -341,7 +341,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end_read(self) -> None:
         try:
-            self._owner.handler.frames_handled()
+            self._owner.handler.frames_handled(self)
         except Exception:
             _logger.exception(_HANDLER_FAILED, self.id, self.peer)
             self._fail()

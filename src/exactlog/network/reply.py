@@ -42,12 +42,14 @@ class Reply:
         Raises:
             InvariantError: the frame has its answer already, or the answer is 2 GiB or more.
         """
-        size = 0
-        for part in parts:
-            size += len(part)
+        size = sum(map(len, parts))
         if size > _ANSWER_BYTES_MAX:
             raise InvariantError(f"an answer of {size} bytes to {self._queue.peer}: a size has 31 bits")
-        self._finish(parts, size)
+        if self.parts is not None:
+            raise self._answered_twice()
+        self.parts = parts
+        self.size = size
+        self._queue.answered(size)
 
     def skip(self) -> None:
         """The frame gets no answer (Produce with acks=0); later answers go ahead.
@@ -55,11 +57,10 @@ class Reply:
         Raises:
             InvariantError: the frame has its answer already.
         """
-        self._finish((), SKIPPED)
-
-    def _finish(self, parts: Sequence[Part], size: int) -> None:
         if self.parts is not None:
-            raise InvariantError(f"a frame of {self._queue.peer} was answered twice")
-        self.parts = parts
-        self.size = size
-        self._queue.answered(size)
+            raise self._answered_twice()
+        self.parts = ()
+        self._queue.answered(SKIPPED)
+
+    def _answered_twice(self) -> InvariantError:
+        return InvariantError(f"a frame of {self._queue.peer} was answered twice")

@@ -5,14 +5,16 @@ Whatever the engine is now, a journal that an earlier start has left is put back
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
+from functools import partial
 
 from exactlog.broker.timers import Timers
 from exactlog.broker.topic_registry import TopicRegistry
 from exactlog.core.deltalog.journal_format import JOURNAL_DIRECTORY
 from exactlog.core.deltalog.log_path import print_partition_directory_name
 from exactlog.core.model.clock import Clock
+from exactlog.core.model.errors import DamageError, DecodeError
 from exactlog.storage.files_engine import FilesEngine
 from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.journal import Journal
@@ -65,17 +67,32 @@ class Durability:
         on_sync_failed: Callable[[str], None],
     ) -> None:
         """Looks after the journal from now on: what an earlier start has left goes, and what comes later too."""
+        if isinstance(self.engine, JournalEngine):
+            self._upkeep = JournalUpkeep(
+                self.engine,
+                rounds,
+                filesystem=self._filesystem,
+                root=self._root,
+                unopened=lambda: list(self.redone.tails),
+                executor=executor,
+                clock=clock,
+                on_sync_failed=on_sync_failed,
+            )
+        let_go = partial(self._finish_redone, topics, executor, on_sync_failed)
         if self.redone.files:
-            self._opening = asyncio.ensure_future(self._finish_redone(topics, executor, on_sync_failed))
-        if not isinstance(self.engine, JournalEngine):
-            return
-        upkeep = JournalUpkeep(self.engine, rounds, executor=executor, clock=clock, on_sync_failed=on_sync_failed)
-        self._upkeep = upkeep
+            self._opening = asyncio.ensure_future(let_go())
+        if self._upkeep is not None:
+            self._look_after(self._upkeep, let_go, timers)
 
+    def _look_after(
+        self, upkeep: JournalUpkeep, let_go: Callable[[], Coroutine[None, None, None]], timers: Timers
+    ) -> None:
         def look() -> None:
             timers.set(upkeep, _LOOK_MS, look)
-            if not self.redone.files:  # the older files go first
+            if not self.redone.files:
                 upkeep.look()
+            elif self._opening is None or self._opening.done():  # the older files go first
+                self._opening = asyncio.ensure_future(let_go())
 
         timers.set(upkeep, _LOOK_MS, look)
 
@@ -101,13 +118,18 @@ class Durability:
             for index in range(topic.partition_count):
                 if print_partition_directory_name(topic.name, index) in tails:
                     await topics.open(topic.name, index)
-        if tails:
-            _logger.error("the commit journal stays until these can be opened: %s", ", ".join(sorted(tails)))
-            return
+        unopened = sorted(tails)
+        if unopened:
+            _logger.error("the commit journal keeps what it has of partitions until they can be opened: %s", unopened)
+            if self._upkeep is None:
+                return
         loop = asyncio.get_running_loop()
         try:
+            if self._upkeep is not None:
+                for number in self.redone.files:
+                    await self._upkeep.keep(number, unopened)
             await loop.run_in_executor(executor, remove_redone, self._filesystem, self._root, self.redone)
         except SyncFailedError as error:
             on_sync_failed(f"the commit journal: {error}")
-        except OSError as error:
+        except (OSError, DecodeError, DamageError) as error:
             _logger.error("files of the commit journal that are not needed any more stay: %s", error)

@@ -29,7 +29,7 @@ from exactlog.storage.log_reading import (
 )
 from exactlog.storage.pending_versions import PendingVersion
 from exactlog.storage.removal import CHECKPOINTS_NEEDED, RemovedFiles, RemovedSegments
-from exactlog.storage.round import CommitWrite
+from exactlog.storage.round import CommitWrite, GroupWrite
 from exactlog.storage.segment import Segment, SegmentFiles
 
 
@@ -59,6 +59,11 @@ class CarriedGroups(Struct, frozen=True):
 
     groups: Sequence[Group]
     version: ClosedVersion | None
+
+    def group_write(self) -> GroupWrite:
+        """What the round must write for it."""
+        segments = [group.segment_write() for group in self.groups]
+        return GroupWrite(segments, None if self.version is None else self.version.write)
 
 
 class CommittedLog:

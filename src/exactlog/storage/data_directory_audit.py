@@ -3,7 +3,7 @@
 The catalog is read as a file and judged in memory: SQLite is not let near the directory, where it might write.
 
 What a commit journal holds is taken for what is there: the next start puts it in its place, and so does the audit, in
-memory. What it finds out of its place is noted.
+memory and a temporary file. What it finds out of its place is noted.
 """
 
 import json
@@ -39,6 +39,8 @@ _EXPORT_DIRECTORY: Final = "transactions"  # a readable copy, which nothing read
 _KNOWN_NAMES: Final = frozenset(
     {CATALOG_NAME, _CATALOG_JOURNAL_NAME, LOCK_NAME, JOURNAL_DIRECTORY, _EXPORT_DIRECTORY, *_UNFINISHED_DIRECTORIES}
 )
+_COMPARED_BYTES: Final = 1024 * 1024
+"""How much of a file is compared at once."""
 _ATTEMPTS_MAX: Final = 5
 """How often the catalog, or the commit journal, may change while it is read: a broker is at work on them."""
 
@@ -149,7 +151,13 @@ class _AuditedJournal:
         """Whether a broker has written meanwhile what the journal has."""
         try:
             size = self._seen.file_size(path)
-            return self._below.file_size(path) >= size and self._below.read_file(path) == self._seen.read_file(path)
+            if self._below.file_size(path) < size:
+                return False
+            below, seen = self._below.open(path, read_only=True), self._seen.open(path, read_only=True)
+            return all(
+                below.read_at(_COMPARED_BYTES, position) == seen.read_at(_COMPARED_BYTES, position)
+                for position in range(0, max(below.size(), size), _COMPARED_BYTES)
+            )
         except FileNotFoundError:
             return False
 

@@ -43,6 +43,17 @@ class File(Protocol):
         """The size of the file in bytes."""
 
 
+class FileTree(Protocol):
+    """All that is below a directory, as it is whenever it is asked."""
+
+    def sync_all(self) -> None:
+        """Makes all files and names below it durable; perhaps others too. One flush, however many they are.
+
+        Raises:
+            OSError: whether they are is not known: a write since this was opened may not have reached the disk.
+        """
+
+
 class Filesystem(Protocol):
     """Files and directories by name."""
 
@@ -79,8 +90,11 @@ class Filesystem(Protocol):
     def sync_directory(self, path: str) -> None:
         """Makes the names in a directory durable."""
 
-    def sync_all(self, path: str) -> None:
-        """Makes all files and names below a directory durable; perhaps others too. One flush, however many they are."""
+    def open_tree(self, path: str) -> FileTree:
+        """Opens all that is below a directory, to be made durable.
+
+        To be done before the first write that matters: a descriptor is told of what has failed since it was opened.
+        """
 
 
 class OsFile:
@@ -179,17 +193,28 @@ class OsFilesystem:
         finally:
             os.close(descriptor)
 
-    def sync_all(self, path: str) -> None:
+    def open_tree(self, path: str) -> "OsFileTree":
+        return OsFileTree(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+
+class OsFileTree:
+    """A directory of the operating system, and the file system that it is in."""
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def sync_all(self) -> None:
         if _syncfs is None:
             os.sync()
-            return
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            if _syncfs(descriptor):
-                number = ctypes.get_errno()
-                raise OSError(number, os.strerror(number), path)
-        finally:
-            os.close(descriptor)
+        elif _syncfs(self._descriptor):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), self._path)
 
 
 class MemoryFile:
@@ -244,6 +269,15 @@ class ReadOnlyMemoryFile(MemoryFile):
     def truncate(self, size: int) -> None:
         del size
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+
+
+class MemoryFileTree:
+    """All that is below a directory of `MemoryFilesystem`."""
+
+    __slots__ = ()
+
+    def sync_all(self) -> None:
+        """Memory has nothing to sync."""
 
 
 class MemoryFilesystem:
@@ -340,8 +374,9 @@ class MemoryFilesystem:
     def sync_directory(self, path: str) -> None:
         self._names(path)
 
-    def sync_all(self, path: str) -> None:
+    def open_tree(self, path: str) -> "MemoryFileTree":
         self._names(path)
+        return MemoryFileTree()
 
     def _names(self, directory: str) -> set[str]:
         names = self._directories.get(directory)

@@ -11,7 +11,7 @@ from exactlog.core.deltalog.append_terms import AppendTerms
 from exactlog.core.log.aborted_index_format import AbortedTransaction
 from exactlog.core.log.producer_state import ProducerEntry
 from exactlog.core.model.ids import Offset
-from exactlog.core.record.batch_format import BatchHeader
+from exactlog.core.record.batch_format import LENGTH_OVERHEAD, BatchHeader
 from exactlog.storage.filesystem import Buffer
 from exactlog.storage.round import SegmentWrite
 from exactlog.storage.segment import Segment
@@ -81,8 +81,8 @@ class Group:
         """Lets one batch join; its header and bytes carry their final offsets already."""
         self.batches.append((header, self.position + self.size, producer))
         self.buffers.append(batch)
-        self.size += len(batch)
-        self.end_offset = header.next_offset
+        self.size += header.batch_length + LENGTH_OVERHEAD
+        self.end_offset = header.base_offset + header.last_offset_delta + 1
 
     def mark_last_as_own(self, terms: AppendTerms, *, origin_seq: int | None) -> None:
         """The batch that joined last was an append on terms: an add of its own."""

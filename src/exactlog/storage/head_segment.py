@@ -1,8 +1,9 @@
 """The segment that appends go to next, as decided: bytes may still wait for their round."""
 
+from exactlog.core.log.index_format import POSITION_MAX, RELATIVE_OFFSET_MAX
 from exactlog.core.model.errors import DamageError
 from exactlog.core.model.ids import NO_TIMESTAMP
-from exactlog.core.record.batch_format import BatchHeader
+from exactlog.core.record.batch_format import LENGTH_OVERHEAD, BatchHeader
 from exactlog.storage.segment import Segment
 from exactlog.storage.settings import LogSettings
 
@@ -27,7 +28,10 @@ class HeadSegment:
         As in Kafka, `segment.ms` compares the batches' own timestamps: a segment rolls when a batch comes that is so
         much younger than its first one. Without timestamps it does not.
         """
-        if not self.segment.has_room_for(header, self.position, settings.segment_bytes):
+        end = self.position + header.batch_length + LENGTH_OVERHEAD
+        if end > settings.segment_bytes or end > POSITION_MAX:
+            return self.position == 0
+        if header.base_offset + header.last_offset_delta - self.segment.base_offset > RELATIVE_OFFSET_MAX:
             return False
         if self.position == 0:
             return True
@@ -39,7 +43,7 @@ class HeadSegment:
         """A batch has its place here."""
         if self.position == 0:
             self._first_timestamp = header.max_timestamp
-        self.position += header.size_bytes
+        self.position += header.batch_length + LENGTH_OVERHEAD
 
     def _read_first_timestamp(self) -> int:
         """Of the first batch, which an earlier life has written."""

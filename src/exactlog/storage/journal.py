@@ -36,7 +36,7 @@ class Journal:
 
     def __init__(self, filesystem: Filesystem, root: str, *, number: int, sequence: int) -> None:
         self._filesystem = filesystem
-        self._root = root
+        self._tree = filesystem.open_tree(root)  # before the first write, so that it is told of every one that fails
         self._directory = f"{root}/{JOURNAL_DIRECTORY}"
         self._number = number
         self._sequence = sequence
@@ -91,7 +91,7 @@ class Journal:
             SyncFailedError: what is durable is not known.
         """
         try:
-            self._filesystem.sync_all(self._root)
+            self._tree.sync_all()
         except OSError as error:
             raise SyncFailedError(*error.args) from error
 

@@ -17,6 +17,7 @@ import crc32c
 from msgspec import Struct, field
 
 from exactlog.core.deltalog.journal_format import (
+    HEADER_BYTES,
     JournaledBytes,
     JournaledCommit,
     JournaledPartition,
@@ -30,6 +31,7 @@ from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.round import (
     CommitWrite,
     ForeignVersion,
+    NameRefused,
     PartitionWrite,
     SegmentWrite,
     StorageRefused,
@@ -38,7 +40,14 @@ from exactlog.storage.round import (
     WriteOutcome,
 )
 from exactlog.storage.round_files import RoundFiles, delta_log_of
-from exactlog.storage.whole_files import SyncFailedError, publish_aside, sync_file, sync_names, write_aside
+from exactlog.storage.whole_files import (
+    SyncFailedError,
+    publish_aside,
+    remove_aside,
+    sync_file,
+    sync_names,
+    write_aside,
+)
 
 DIRECT_BYTES_MIN = 64 * 1024
 """From here on, to sync the segment as well costs less than to write the bytes twice."""
@@ -78,6 +87,7 @@ class JournalEngine:
         self._files = RoundFiles(filesystem, open_files)
         self._plain = FilesEngine(filesystem, open_files)
         self._part = JournalPart()
+        self._kept_bytes = 0  # in the present file, of earlier ones
         self._unsynced_names: set[str] = set()
         """The directories in which a segment may have a name that is not durable."""
         self._sync_seconds: list[float] = []
@@ -93,21 +103,35 @@ class JournalEngine:
     @property
     def is_file_full(self) -> bool:
         """Whether the present file of the journal is as long as it should be."""
-        return self._journal.size_bytes >= JOURNAL_FILE_BYTES
+        return self._journal.size_bytes - self._kept_bytes >= JOURNAL_FILE_BYTES
 
     @property
     def is_file_empty(self) -> bool:
-        """Whether no round has gone to the present file."""
-        return not self._journal.size_bytes
+        """Whether no round has gone to the present file, but for what was kept of earlier files."""
+        return self._journal.size_bytes - self._kept_bytes <= HEADER_BYTES
 
     def commit(self, writes: Sequence[PartitionWrite]) -> list[WriteOutcome]:
         if not all(write.durable for write in writes) or not any(map(_has_content, writes)):
             return self._plain.commit(writes)
+        if any(write.is_fixed for write in writes):
+            return self._commit_apart(writes)
         # Before it is in the journal: what is there is put in place by the next start, whoever has the name.
+        outcomes: Iterator[WriteOutcome]
         rivals = [self._find_rival(write) for write in writes]
         going = [write for write, rival in zip(writes, rivals, strict=True) if rival is None]
-        outcomes = iter(self._commit(going) if going else ())
+        missing = next((rival for write, rival in zip(writes, rivals, strict=True) if rival and write.is_tied), None)
+        if missing is not None:
+            reason = f"what belongs to it cannot be stored: {missing.reason}"
+            outcomes = iter([StorageRefused(f"{write.name}: {reason}", 0) for write in going])
+        else:
+            outcomes = iter(self._commit(going))
         return [next(outcomes) if rival is None else rival for rival in rivals]
+
+    def _commit_apart(self, writes: Sequence[PartitionWrite]) -> list[WriteOutcome]:
+        """Without writing into the journal once more what it has already: it would grow as long as a disk refuses."""
+        fixed = iter(self._plain.commit([write for write in writes if write.is_fixed]))
+        others = iter(self.commit([write for write in writes if not write.is_fixed]))
+        return [next(fixed if write.is_fixed else others) for write in writes]
 
     # --- letting files of the journal go --------------------------------------------------------------------------
 
@@ -118,12 +142,25 @@ class JournalEngine:
             return None
         part, self._part = self._part, JournalPart()
         part.number = number
+        self._kept_bytes = 0
         return part
+
+    def keep(self, journaled: JournaledRound, content: list[Buffer]) -> None:
+        """Writes once more what a file holds of partitions that stand still, before it goes; between two rounds.
+
+        Raises:
+            SyncFailedError: whether it is durable is not known.
+            OSError: it was not written, and nothing of it is left.
+        """
+        size_before = max(self._journal.size_bytes, HEADER_BYTES)
+        self._journal.append(journaled, content)
+        self._kept_bytes += self._journal.size_bytes - size_before
 
     def settle(self, part: JournalPart) -> None:
         """Syncs all that a file of the journal holds in its place, and lets the file go.
 
-        Beside later rounds; all bytes of the file must be named by delta commits, and the files before it be gone.
+        Beside later rounds; all bytes of the file must be named by delta commits, or have been kept (`keep`), and the
+        files before it be gone.
 
         Raises:
             SyncFailedError: what is durable is not known.
@@ -176,19 +213,39 @@ class JournalEngine:
 
     def _commit(self, writes: Sequence[PartitionWrite]) -> list[WriteOutcome]:
         try:
-            for write in writes:
-                self._files.write_bytes(write)
-                for commit in _commits(write):
-                    write_aside(self._filesystem, delta_log_of(write), commit.name, commit.content, durable=False)
-            partitions, content = self._describe(writes)
-            began = time.perf_counter()
-            self._journal.append(JournaledRound(tuple(partitions)), content)
-            self._sync_seconds.append(time.perf_counter() - began)
+            refusals = [self._write(write) for write in writes]
+            going = [write for write, refusal in zip(writes, refusals, strict=True) if refusal is None]
+            if going:
+                partitions, content = self._describe(going)
+                began = time.perf_counter()
+                self._journal.append(JournaledRound(tuple(partitions)), content)
+                self._sync_seconds.append(time.perf_counter() - began)
         except SyncFailedError as error:
             return [SyncFailed(f"{write.name}: the commit journal: {error}") for write in writes]
         except OSError as error:
             return self._refuse(writes, error)
-        return [self._name_documents(write) for write in writes]
+        return [refusal or self._name_documents(write) for write, refusal in zip(writes, refusals, strict=True)]
+
+    def _write(self, write: PartitionWrite) -> StorageRefused | None:
+        """Writes bytes and documents, not durably; why they were refused, where the rest of the round goes on alone.
+
+        Raises:
+            OSError: they were refused, and the rest must be too.
+            SyncFailedError: what is there is not known.
+        """
+        try:
+            self._files.write_bytes(write)
+            for commit in _commits(write):
+                write_aside(self._filesystem, delta_log_of(write), commit.name, commit.content, durable=False)
+        except OSError as error:
+            if write.is_tied or isinstance(error, SyncFailedError):
+                raise
+            try:
+                self._files.take_back(write, write.groups)
+            except OSError as second:
+                raise SyncFailedError(f"cutting off a refused write failed: {second} (after {error})") from second
+            return StorageRefused(f"{write.name}: {error}", 0)
+        return None
 
     def _describe(self, writes: Sequence[PartitionWrite]) -> tuple[list[JournaledPartition], list[Buffer]]:
         """What goes into the journal; long runs of bytes are synced where they stand.
@@ -235,16 +292,31 @@ class JournalEngine:
             raise SyncFailedError(*error.args) from error
 
     def _name_documents(self, write: PartitionWrite) -> WriteOutcome:
-        for commit in _commits(write):
+        for position, group in enumerate(write.groups):
+            commit = group.commit
+            if commit is None:
+                continue
             try:
                 publish_aside(self._filesystem, delta_log_of(write), commit.name, durable=False)
             except FileExistsError:
                 rival = self._files.judge_rival(write, commit)
                 if rival is not None:
                     return rival
-            except OSError as error:  # it is committed, and nobody can see it: the next start puts it in place
+            except SyncFailedError as error:
                 return SyncFailed(f"{write.name}, version {commit.version}: {error}")
+            except OSError as error:  # it is committed, and nobody can see it: the next start would put it in place
+                return self._leave_unnamed(write, position, error)
         return Stored()
+
+    def _leave_unnamed(self, write: PartitionWrite, position: int, error: OSError) -> WriteOutcome:
+        """The documents from a group on stay without a name, and nothing is left aside."""
+        commits = [group.commit for group in write.groups[position:] if group.commit is not None]
+        try:
+            for commit in commits:
+                remove_aside(self._filesystem, delta_log_of(write), commit.name)
+        except OSError as second:
+            return SyncFailed(f"{write.name}, version {commits[0].version}: {second} (after {error})")
+        return NameRefused(f"{write.name}, version {commits[0].version}: {error}", position)
 
     def _refuse(self, writes: Sequence[PartitionWrite], error: OSError) -> list[WriteOutcome]:
         """None of the round is there: it is one."""

@@ -24,7 +24,6 @@ from exactlog.core.deltalog.journal_format import (
     JournaledBytes,
     JournaledPartition,
     decode_file_header,
-    find_rounds,
     parse_journal_name,
     print_journal_name,
 )
@@ -34,6 +33,7 @@ from exactlog.core.model.ids import DeltaVersion
 from exactlog.storage.delta_log_files import DeltaLogFiles
 from exactlog.storage.fault_points import JOURNAL_BEFORE_REDO_SYNC
 from exactlog.storage.filesystem import Filesystem
+from exactlog.storage.journal_reading import read_rounds
 from exactlog.storage.table_owner import find_owner
 from exactlog.storage.whole_files import publish_new, replace, sync_file, sync_names
 
@@ -83,16 +83,16 @@ def redo_journal(filesystem: Filesystem, root: str) -> RedoneJournal:
 
 
 def remove_redone(filesystem: Filesystem, root: str, journal: RedoneJournal) -> None:
-    """Lets the files go whose rounds are in place, and whose partitions have all been opened since; blocks.
+    """Lets the files go whose rounds are in place, and whose partitions have been opened since, or are kept; blocks.
 
     Raises:
         SyncFailedError: whether they are gone is not known.
     """
     directory = f"{root}/{JOURNAL_DIRECTORY}"
-    for number in journal.files:  # in order: none in between may be missing
-        filesystem.remove(f"{directory}/{print_journal_name(number)}")
+    while journal.files:  # in order: none in between may be missing
+        filesystem.remove(f"{directory}/{print_journal_name(journal.files[0])}")
+        del journal.files[0]
         sync_names(filesystem, directory)
-    journal.files.clear()
 
 
 class _Place:
@@ -156,11 +156,12 @@ class _Redo:
             sync_names(self._filesystem, directory)
 
     def _read_file(self, path: str, number: int, *, is_last: bool) -> Iterator[FoundRound]:
-        content = self._filesystem.read_file(path)
+        file = self._filesystem.open(path, read_only=True)
+        size = file.size()
         try:
-            header = decode_file_header(content, number=number)
+            header = decode_file_header(file.read_at(HEADER_BYTES, 0), number=number)
         except DecodeError as error:
-            if len(content) > HEADER_BYTES:
+            if size > HEADER_BYTES:
                 raise DamageError(str(error), hint="restore the file from a copy") from error
             return  # its header is synced before the first round goes to it: there was none
         if header.first_sequence != self._expected_sequence and self._expected_sequence is not None:
@@ -170,23 +171,23 @@ class _Redo:
             )
         self._expected_sequence = header.first_sequence
         start, end = 0, HEADER_BYTES
-        for found in find_rounds(content, header):
+        for found in read_rounds(file, size, header):
             yield found
             self._expected_sequence = found.sequence + 1
             start, end = found.position, found.end
         self.journal.next_sequence = self._expected_sequence
         if is_last:
-            self._keep(path, content, start)
-        if end < len(content):
-            _logger.warning("%s: %d bytes of no whole round are left out: a crash tore them", path, len(content) - end)
+            self._keep(path, file.read_at(size - start, start), start)
+        if end < size:
+            _logger.warning("%s: %d bytes of no whole round are left out: a crash tore them", path, size - end)
 
-    def _keep(self, path: str, content: bytes, start: int) -> None:
+    def _keep(self, path: str, last: bytes, start: int) -> None:
         """Makes the last round durable, for others follow it: its process may have been killed before its sync.
 
         It is written once more: should its sync have failed, it counts as synced, and is not on the disk.
         """
         file = self._filesystem.open(path)
-        file.write_at((memoryview(content)[start:],), start)
+        file.write_at((last,), start)
         sync_file(file)
 
     # --- putting back ---------------------------------------------------------------------------------------------
@@ -234,7 +235,8 @@ class _Redo:
 
     def _put_bytes(self, place: _Place, piece: JournaledBytes, stored: memoryview | None) -> None:
         path, end = f"{place.directory}/{piece.segment}", piece.position + piece.size
-        place.tail.ends[piece.segment] = end
+        # What was kept of an earlier file may stand behind what is newer: committed bytes stay committed.
+        place.tail.ends[piece.segment] = max(end, place.tail.ends.get(piece.segment, 0))
         try:
             file = self._filesystem.open(path)
         except FileNotFoundError:  # its records were removed, and its file too; should it not be so, the opening tells

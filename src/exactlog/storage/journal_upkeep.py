@@ -1,17 +1,22 @@
 """Lets files of the commit journal go, one after the other, beside what goes on.
 
 A file ends when it is long enough, or old enough: so a start never has much to put back, however little is written.
-Then all that its rounds committed gets its delta versions, all of it is synced in its place, and the file goes.
+Then all that its rounds committed gets its delta versions, all of it is synced in its place, and the file goes. What it
+holds of partitions that stand still is kept in the next file (`journal_remainder`).
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
+from functools import partial
 
 from exactlog.core.model.clock import Clock
+from exactlog.core.model.errors import DamageError, DecodeError
+from exactlog.storage.filesystem import Filesystem
 from exactlog.storage.journal_engine import JournalEngine, JournalPart
+from exactlog.storage.journal_remainder import read_remainder
 from exactlog.storage.round_committer import RoundCommitter
 from exactlog.storage.whole_files import SyncFailedError
 
@@ -24,6 +29,8 @@ class JournalUpkeep:
     """Belongs to the event loop; `look` is to be called again and again.
 
     Args:
+        root: the data directory.
+        unopened: the directories, by name, of partitions that the journal speaks of and that are not open.
         on_sync_failed: called with the reason where a sync has failed: nothing can be promised any more.
     """
 
@@ -32,11 +39,17 @@ class JournalUpkeep:
         engine: JournalEngine,
         rounds: RoundCommitter,
         *,
+        filesystem: Filesystem,
+        root: str,
+        unopened: Callable[[], Collection[str]],
         executor: Executor,
         clock: Clock,
         on_sync_failed: Callable[[str], None],
     ) -> None:
         self._engine = engine
+        self._filesystem = filesystem
+        self._root = root
+        self._unopened = unopened
         self._rounds = rounds
         self._executor = executor
         self._clock = clock
@@ -80,7 +93,7 @@ class JournalUpkeep:
         except SyncFailedError as error:
             self._has_failed = True
             self._on_sync_failed(f"the commit journal: {error}")
-        except OSError as error:  # it is tried again, and nothing is lost
+        except (OSError, DecodeError, DamageError) as error:  # it is tried again, and nothing is lost
             _logger.error("a file of the commit journal cannot go yet: %s", error)
 
     async def _end_file(self) -> None:
@@ -90,9 +103,28 @@ class JournalUpkeep:
             self._ended.append(ended)
 
     async def _settle(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._ended:
-            if not await self._rounds.published():  # the next start makes versions of what has none
+            still = await self._rounds.published()
+            if still is None:  # the next start makes versions of what has none
                 return
             part = self._ended[0]
-            await asyncio.get_running_loop().run_in_executor(self._executor, self._engine.settle, part)
+            assert part.number is not None
+            names = {partition.directory.rpartition("/")[2] for partition in still}
+            await self.keep(part.number, names.union(self._unopened()))
+            await loop.run_in_executor(self._executor, self._engine.settle, part)
             self._ended.popleft()
+
+    async def keep(self, number: int, directories: Collection[str]) -> None:
+        """Writes once more what a file holds of partitions, by the names of their directories, before it goes.
+
+        Raises:
+            SyncFailedError: whether it is durable is not known.
+            OSError, DecodeError, DamageError: it could not be read or written.
+        """
+        if not directories:
+            return
+        loop = asyncio.get_running_loop()
+        rounds = read_remainder(self._filesystem, self._root, number, directories)
+        while (found := await loop.run_in_executor(self._executor, next, rounds, None)) is not None:
+            await self._rounds.between_rounds(partial(self._engine.keep, *found))

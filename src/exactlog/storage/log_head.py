@@ -1,8 +1,9 @@
 """The head of a partition's log, which is what is decided: offsets are given, bytes wait or are on their way."""
 
-from exactlog.core.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
-from exactlog.core.record.batch_format import BatchHeader, assign, decode_header, set_log_append_time
-from exactlog.core.record.control_record_format import TransactionMarker
+from exactlog.core.log.producer_state import ProducerEntry
+from exactlog.core.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
+from exactlog.core.record.batch_format import LENGTH_OVERHEAD, BatchHeader, decode_header, place, set_log_append_time
+from exactlog.core.record.control_record_format import TransactionMarker, build_marker_batch
 from exactlog.storage.append_outcome import Appended
 from exactlog.storage.committed_log import CommittedLog
 from exactlog.storage.group import Group
@@ -44,38 +45,62 @@ class LogHead:
         settings: LogSettings,
         *,
         now_ms: int,
-        marker: TransactionMarker | None = None,
     ) -> Appended:
-        """Appends a batch on which all is decided.
+        """Appends a batch of data on which all is decided.
 
         Args:
             header: of the batch.
             batch: is written into: offset, epoch, and with LogAppendTime the time.
             settings: of the log.
             now_ms: the time.
-            marker: what the batch says if it is a control batch.
         """
         append_time = NO_TIMESTAMP
         if settings.log_append_time:
             append_time = TimestampMs(now_ms)
             set_log_append_time(batch, 0, timestamp_ms=append_time)
             header = decode_header(batch)
-        base_offset, leader_epoch = self.offset, LeaderEpoch(settings.leader_epoch)
-        assign(batch, 0, base_offset=base_offset, leader_epoch=leader_epoch)
-        placed = header.placed(base_offset=base_offset, leader_epoch=leader_epoch)
+        base_offset = self.offset
+        placed = place(batch, header, base_offset=base_offset, leader_epoch=LeaderEpoch(settings.leader_epoch))
         group = self._group_for(placed, settings)
-        if marker is None:
-            producer = self.producers.replay(placed)
-        else:
-            producer, aborted = self.producers.replay_marker(placed, marker)
-            if aborted is not None:
-                group.aborted.append(aborted)
-        group.add(placed, batch, producer)
-        group.first_undecided_offset = self.producers.first_undecided_offset
-        self._segment.append(placed)
-        self.offset = Offset(group.end_offset)
-        self.forming_bytes += len(batch)
+        self._join(group, placed, batch, self.producers.replay(placed))
         return Appended(base_offset, append_time)
+
+    def append_marker(
+        self,
+        marker: TransactionMarker,
+        settings: LogSettings,
+        *,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        now_ms: int,
+    ) -> tuple[Appended, int]:
+        """Appends the end of a producer's transaction, which nothing speaks against; its size in bytes as well."""
+        timestamp_ms, base_offset, append_time = TimestampMs(now_ms), self.offset, NO_TIMESTAMP
+        batch = build_marker_batch(
+            marker,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=timestamp_ms,
+            base_offset=base_offset,
+            leader_epoch=LeaderEpoch(settings.leader_epoch),
+        )
+        if settings.log_append_time:
+            append_time = timestamp_ms
+            set_log_append_time(batch, 0, timestamp_ms=append_time)
+        header = decode_header(batch)
+        group = self._group_for(header, settings)
+        producer, aborted = self.producers.replay_marker(header, marker)
+        if aborted is not None:
+            group.aborted.append(aborted)
+        self._join(group, header, memoryview(batch), producer)
+        return Appended(base_offset, append_time), len(batch)
+
+    def _join(self, group: Group, header: BatchHeader, batch: memoryview, producer: ProducerEntry | None) -> None:
+        group.add(header, batch, producer)
+        group.first_undecided_offset = self.producers.first_undecided_offset
+        self._segment.append(header)
+        self.offset = Offset(group.end_offset)
+        self.forming_bytes += header.batch_length + LENGTH_OVERHEAD
 
     def take_forming(self) -> int:
         """The open group goes to a round: how many bytes do, with those of the groups before it."""

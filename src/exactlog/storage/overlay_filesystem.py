@@ -1,69 +1,135 @@
-"""A file system as it would be after some writes, which are kept in memory: what lies below is not touched.
+"""A file system as it would be after some writes, which are kept beside it: what lies below is not touched.
 
-So an audit sees a data directory as the next start would leave it. Directories stay as they are.
+They are kept in memory, and in a temporary file where they are many. So an audit sees a data directory as the next
+start would leave it. Directories stay as they are.
 """
 
 import errno
 import os
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from exactlog.storage.filesystem import Buffer, File, Filesystem
+from exactlog.storage.filesystem import Buffer, File, Filesystem, MemoryFileTree
+
+PAGE_BYTES: Final = 4_096
+MEMORY_BYTES: Final = 16 * 1024 * 1024
+"""What is changed beyond that lies in a temporary file, which has no name and goes with its file system."""
+
+
+class Pages:
+    """Changed pages of files, each in a place of its own."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115  it goes with this object
+        self._count = 0
+
+    def __del__(self) -> None:
+        self._file.close()
+
+    def add(self, page: Buffer) -> int:
+        """Keeps one; its place."""
+        self._count += 1
+        self.replace(self._count - 1, page)
+        return self._count - 1
+
+    def replace(self, place: int, page: Buffer) -> None:
+        """Changes one."""
+        self._file.seek(place * PAGE_BYTES)
+        self._file.write(page)
+
+    def read(self, place: int) -> bytes:
+        """One of them."""
+        self._file.seek(place * PAGE_BYTES)
+        return self._file.read(PAGE_BYTES)
 
 
 class OverlayFile:
-    """A file of which some bytes are in memory, and the rest lies below.
+    """A file of which some pages have been changed, and the rest lies below.
 
     Args:
+        pages: where changed ones go.
         size_below: how many bytes of what lies below count.
         on_change: called when it is not any more what lies below.
     """
 
     def __init__(
-        self, below: Filesystem, path: str, *, size_below: int, on_change: "Callable[[OverlayFile], None]"
+        self,
+        below: Filesystem,
+        path: str,
+        pages: Pages,
+        *,
+        size_below: int,
+        on_change: "Callable[[OverlayFile], None]",
     ) -> None:
         self._below = below
         self._path = path
+        self._pages = pages
         self._on_change = on_change
         self._size_below = size_below
         self._size = size_below
-        self._patches: list[tuple[int, bytearray]] = []
-        """Where, and what; a later one covers an earlier one."""
+        self._places: dict[int, int] = {}
+        """Where the changed pages are, by their number in this file."""
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Writes into memory; what is there already is no change."""
+        """Writes beside the file; what is there already is no change."""
         content = b"".join(buffers)
         if self.read_at(len(content), position) == content:
             return
         self._on_change(self)
-        if self._patches and position == self._patches[-1][0] + len(self._patches[-1][1]):
-            self._patches[-1][1].extend(content)
-        else:
-            self._patches.append((position, bytearray(content)))
         self._size = max(self._size, position + len(content))
+        start = 0
+        while start < len(content):
+            number, first = divmod(position + start, PAGE_BYTES)
+            part = content[start : start + PAGE_BYTES - first]
+            self._put(number, first, part)
+            start += len(part)
+
+    def _put(self, number: int, first: int, part: bytes) -> None:
+        """Changes a page from one of its bytes on."""
+        place = self._places.get(number)
+        page = (
+            self._read_below(PAGE_BYTES, number * PAGE_BYTES) if place is None else bytearray(self._pages.read(place))
+        )
+        page[first : first + len(part)] = part
+        if place is None:
+            self._places[number] = self._pages.add(page)
+        else:
+            self._pages.replace(place, page)
 
     def read_at(self, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
         end = min(position + size, self._size)
-        content = bytearray(max(0, end - position))
-        from_below = min(end, self._size_below) - position
+        if end <= position:
+            return b""
+        content = self._read_below(end - position, position)
+        for number in range(position // PAGE_BYTES, (end - 1) // PAGE_BYTES + 1) if self._places else ():
+            place, start = self._places.get(number), number * PAGE_BYTES
+            if place is not None:
+                first, last = max(start, position), min(start + PAGE_BYTES, end)
+                content[first - position : last - position] = self._pages.read(place)[first - start : last - start]
+        return bytes(content)
+
+    def _read_below(self, size: int, position: int) -> bytearray:
+        """So many bytes as they lie below, and zeros behind them."""
+        content = bytearray(size)
+        from_below = min(position + size, self._size_below) - position
         if from_below > 0:
             found = self._below.open(self._path, read_only=True).read_at(from_below, position)
             content[: len(found)] = found
-        for start, patch in self._patches:
-            first, last = max(start, position), min(start + len(patch), end)
-            if first < last:
-                content[first - position : last - position] = patch[first - start : last - start]
-        return bytes(content)
+        return content
 
     def truncate(self, size: int) -> None:
-        """Cuts the file, or extends it with zeros, in memory."""
+        """Cuts the file, or extends it with zeros, beside what lies below."""
         if size == self._size:
             return
         self._on_change(self)
         self._size_below = min(self._size_below, size)
-        self._patches = [(start, patch[: size - start]) for start, patch in self._patches if start < size]
+        number, first = divmod(size, PAGE_BYTES)
+        self._places = {page: place for page, place in self._places.items() if page <= number}
+        if number in self._places:
+            self._put(number, first, bytes(PAGE_BYTES - first))
         self._size = size
 
     def sync_data(self) -> None:
@@ -85,6 +151,7 @@ class OverlayFilesystem:
 
     def __init__(self, below: Filesystem) -> None:
         self._below = below
+        self._pages = Pages()
         self._files: dict[str, OverlayFile | None] = {}
         """What is not as it lies below, by path; None where a file has been removed or renamed."""
 
@@ -105,7 +172,7 @@ class OverlayFilesystem:
             if not create:
                 raise _error(errno.ENOENT, path)
             self._below.list_names(_parent(path))  # raises where there is no such directory
-            return self._add(path, OverlayFile(self._below, path, size_below=0, on_change=_nothing))
+            return self._add(path, OverlayFile(self._below, path, self._pages, size_below=0, on_change=_nothing))
         if exclusive:
             raise _error(errno.EEXIST, path)
         return file
@@ -168,12 +235,14 @@ class OverlayFilesystem:
     def sync_directory(self, path: str) -> None:
         """There is nothing to make durable."""
 
-    def sync_all(self, path: str) -> None:
+    def open_tree(self, path: str) -> MemoryFileTree:
         """There is nothing to make durable."""
+        self._below.list_names(path)
+        return MemoryFileTree()
 
     def _unchanged(self, path: str) -> OverlayFile:
         size, on_change = self._below.file_size(path), partial(self._note_change, path)
-        return OverlayFile(self._below, path, size_below=size, on_change=on_change)
+        return OverlayFile(self._below, path, self._pages, size_below=size, on_change=on_change)
 
     def _note_change(self, path: str, file: OverlayFile) -> None:
         self._files.setdefault(path, file)

@@ -35,19 +35,23 @@ from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from exactlog.core.model.metrics import Counter
-from exactlog.core.record.batch_format import BatchHeader, decode_header
-from exactlog.core.record.control_record_format import TransactionMarker, build_marker_batch
+from exactlog.core.model.topic_name import is_internal
+from exactlog.core.record.batch_format import BatchHeader
+from exactlog.core.record.control_record_format import TransactionMarker
 from exactlog.storage.append_outcome import DELETED, Appended, AppendRefused
 from exactlog.storage.background import Lane
 from exactlog.storage.checkpointer import Checkpointer
 from exactlog.storage.committed_log import CarriedGroups, ClosedVersion, CommittedLog, OpenedLog
+from exactlog.storage.decided_changes import DecidedChanges
 from exactlog.storage.delta_head import NO_CHANGE, DeltaHead
 from exactlog.storage.log_head import LogHead
 from exactlog.storage.pending_versions import PendingVersion, PendingVersions, TableChange
+from exactlog.storage.publication import Publication
 from exactlog.storage.removal import Retention, find_retained_start
 from exactlog.storage.round import (
     ForeignVersion,
     GroupWrite,
+    NameRefused,
     PartitionWrite,
     StorageRefused,
     Stored,
@@ -103,7 +107,8 @@ class PartitionLog:
         self._conflicts = conflicts
         self._versions = PendingVersions(opened.table.version)
         self._in_flight: list[CarriedGroups] = []
-        self._publishing: list[ClosedVersion] = []
+        self._publication = Publication(self.committed)
+        self._is_internal = is_internal(topic_partition.topic)
         self._unsynced = UnsyncedSegments(self._name, directory)
         self._waiting = Waiting()
         self._waiting_for_version = Waiting()
@@ -111,18 +116,12 @@ class PartitionLog:
 
     def _reset_decisions(self) -> None:
         """Head stands where committed does."""
-        if not self._publishing:
+        if not self._publication.versions:
             self._delta_head = DeltaHead(self.table, self.settings)
         self._ids = DecidedIds(self.table, node_id=self.settings.node_id)
         self._head = LogHead(self.committed, self._versions, files=self._files, directory=self.directory)
-        self._head_log_start = self.table.log_start_offset
-        self._head_metadata = self.table.metadata
-        self._segments_leaving = 0  # of the first ones, by removals that are decided
-        for version in self._publishing:
-            self._head_log_start = version.decoded.commit.log_start_offset
-            if version.pending.change is not None:
-                self._segments_leaving += len(version.pending.change.removed)
-                self._head_metadata = version.pending.change.metadata or self._head_metadata
+        self._changes = DecidedChanges(self.table, self._publication.versions)
+        self._has_markers = False  # among what waits for a round
 
     # --- what readers see ---------------------------------------------------------------------------------------
 
@@ -179,12 +178,13 @@ class PartitionLog:
         )
         match decision:
             case Fresh():
-                pass
+                appended = self._head.append(header, batch, self.settings, now_ms=now_ms)
+                self._mark_dirty(self, len(batch))
+                return appended
             case Duplicate(batch=first):
                 return Appended(first.offset_start, first.timestamp)
             case Refused(error_code=code, message=message):
                 return AppendRefused(code, message)
-        return self._append(header, batch, now_ms=now_ms)
 
     def append_marker(
         self,
@@ -210,10 +210,12 @@ class PartitionLog:
         )
         if isinstance(judged, Refused):
             return AppendRefused(judged.error_code, judged.message)
-        batch = build_marker_batch(
-            marker, producer_id=producer_id, producer_epoch=producer_epoch, timestamp_ms=TimestampMs(now_ms)
+        appended, size_bytes = self._head.append_marker(
+            marker, self.settings, producer_id=producer_id, producer_epoch=producer_epoch, now_ms=now_ms
         )
-        return self._append(decode_header(batch), memoryview(batch), now_ms=now_ms, marker=marker)
+        self._has_markers = True
+        self._mark_dirty(self, size_bytes)
+        return appended
 
     def has_open_transaction(self, producer_id: ProducerId, producer_epoch: ProducerEpoch) -> bool:
         """Whether a transaction of the producer at that epoch is open here, by what is decided."""
@@ -230,8 +232,9 @@ class PartitionLog:
 
         Who comes again with the id or the sequence of an earlier append gets the first result.
         """
-        if self.failure is not None:
-            return AppendRefused(ErrorCode.KAFKA_STORAGE_ERROR, self.failure)
+        refusal = self.failure or self._publication.unnamed
+        if refusal is not None:
+            return AppendRefused(ErrorCode.KAFKA_STORAGE_ERROR, refusal)
         if header.has_producer_id:
             return AppendRefused(ErrorCode.INVALID_REQUEST, "an append on terms cannot be an idempotent producer's")
         versions = self._versions
@@ -248,7 +251,8 @@ class PartitionLog:
                 return judged
             case _:
                 return judged
-        placed = self._append(header, batch, now_ms=now_ms)
+        placed = self._head.append(header, batch, self.settings, now_ms=now_ms)
+        self._mark_dirty(self, len(batch))
         committed = Committed(versions.newest, placed.base_offset, self._head.offset - 1)
         group = self._head.open_group
         if group is not None and (terms.txn_id is not None or terms.origin_id is not None):
@@ -256,19 +260,16 @@ class PartitionLog:
             self._ids.decide(terms, judged, committed)
         return committed
 
-    def _append(
-        self, header: BatchHeader, batch: memoryview, *, now_ms: int, marker: TransactionMarker | None = None
-    ) -> Appended:
-        appended = self._head.append(header, batch, self.settings, now_ms=now_ms, marker=marker)
-        self._mark_dirty(self, len(batch))
-        return appended
-
     def when_committed(self, callback: WaitCallback) -> None:
         """Calls back when all that is decided by now is committed, or has failed; at once when it already is."""
         if self._head.offset == self.committed.end_offset:
             callback(ErrorCode.NONE)
         else:
             self._waiting.add(self._head.offset, callback)
+
+    def is_settled(self, producer_id: ProducerId) -> bool:
+        """Whether all that is decided of a producer is committed: whatever changes an entry replaces it."""
+        return self._head.producers.get(producer_id) is self.committed.producers.get(producer_id)
 
     def when_published(self, callback: WaitCallback) -> None:
         """Calls back when all that is decided by now is published, or has failed; at once when it already is."""
@@ -286,22 +287,20 @@ class PartitionLog:
         Nothing happens where they are gone already. Told only once `when_published` calls back: OFFSET_OUT_OF_RANGE
         for an offset above the high watermark.
         """
-        if self.failure is not None:
+        if self.failure is not None or self._publication.unnamed is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if offset == HIGH_WATERMARK:
             offset = self.committed.end_offset
         if not 0 <= offset <= self.committed.end_offset:
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        if offset > self._head_log_start:
+        if offset > self._changes.log_start_offset:
             leaving = self._segments_below(offset)
-            self._head_log_start = Offset(offset)
-            self._segments_leaving += len(leaving)
             self._change(TableChange(log_start_offset=offset, removed=[segment.in_table() for segment in leaving]))
         return ErrorCode.NONE
 
     def apply_retention(self, retention: Retention, *, now_ms: int) -> None:
         """Takes whole segments away that are too old or too much."""
-        start = find_retained_start(self.segments[self._segments_leaving :], retention, now_ms=now_ms)
+        start = find_retained_start(self.segments[self._changes.segments_leaving :], retention, now_ms=now_ms)
         if start is not None:
             self.move_log_start(start)
 
@@ -312,7 +311,7 @@ class PartitionLog:
         is_quiet = not self._versions and not self._is_busy
         delay_ms = self.settings.file_delete_delay_ms
         if self.committed.sweep_removed(now_ms=now_ms, delay_ms=delay_ms, is_quiet=is_quiet):
-            self._change(TableChange(metadata=self._head_metadata))  # says anew what the table is
+            self._change(TableChange(metadata=self._changes.metadata))  # says anew what the table is
 
     def apply(self, settings: LogSettings) -> None:
         """Works under other settings of its topic from the next append on; a version says so where they were set on it.
@@ -321,14 +320,13 @@ class PartitionLog:
         """
         self.settings = settings
         self._files.index_interval_bytes = settings.index_interval_bytes
-        before = self._head_metadata
+        before = self._changes.metadata
         if self.failure is None and before is not None and not settings.are_recorded_in(before):
-            self._head_metadata = settings.record_in(before)
-            self._change(TableChange(metadata=self._head_metadata))
+            self._change(TableChange(metadata=settings.record_in(before)))
 
     def _segments_below(self, offset: int) -> list[Segment]:
         """The segments with nothing but records below an offset; the active one only where nothing is under way."""
-        segments = self.segments[self._segments_leaving :]
+        segments = self.segments[self._changes.segments_leaving :]
         if segments and offset == self.committed.end_offset == self._head.offset:
             self._head.begin_segment(offset)
             return segments
@@ -336,6 +334,7 @@ class PartitionLog:
 
     def _change(self, change: TableChange) -> None:
         self._versions.change(change)
+        self._changes.decide(change)
         self._head.open_group = None
         self._mark_dirty(self, 0)
 
@@ -352,21 +351,18 @@ class PartitionLog:
 
     def take_write(self, *, now_ms: int) -> PartitionWrite | None:
         """Closes what is forming and hands it to a round; None when there is nothing, or a publication comes first."""
-        if not self._has_round_work or self._in_flight or (self._publishing and self._publishes_in_round):
+        publishes = self._publishes_in_round
+        work = self._versions if publishes else self._head.forming_bytes
+        if not work or self._in_flight or (publishes and self._publication.versions):
             return None
-        if self._publishes_in_round:
+        if publishes:
             for pending in self._versions.take_all():
                 self._in_flight.append(CarriedGroups(pending.uncommitted_groups, self._close(pending, now_ms=now_ms)))
         else:
             self._in_flight = [CarriedGroups((group,), None) for group in self._versions.uncommitted_groups()]
-        writes = [
-            GroupWrite(
-                [group.segment_write() for group in carried.groups],
-                carried.version.write if carried.version is not None else None,
-            )
-            for carried in self._in_flight
-        ]
-        return self._write(writes, size_bytes=self._head.take_forming())
+        writes = [carried.group_write() for carried in self._in_flight]
+        is_tied, self._has_markers = self._is_internal or self._has_markers, False
+        return self._write(writes, size_bytes=self._head.take_forming(), is_tied=is_tied)
 
     def complete_write(self, outcome: WriteOutcome, *, now_ms: int) -> None:
         """Takes in how the round ended; a failed sync ends the node and never arrives here."""
@@ -374,6 +370,9 @@ class PartitionLog:
         match outcome:
             case Stored():
                 self._commit(taken, now_ms=now_ms)
+            case NameRefused(reason=reason, groups_stored=stored):
+                self._commit(taken, named=stored, now_ms=now_ms)
+                self._publication.park(taken[stored:], reason, now_ms=now_ms)
             case StorageRefused(reason=reason, groups_stored=stored):
                 _logger.error("storage refused a write: %s", reason)
                 self._commit(taken[:stored], now_ms=now_ms)
@@ -382,48 +381,48 @@ class PartitionLog:
                 self.fail(outcome.tell(self._name))
             case SyncFailed(reason=reason):
                 raise InvariantError(reason)
+        self._give_up_waiting_for_names()
 
     def take_publication(self, *, now_ms: int) -> PartitionWrite | None:
         """Closes a version over all that is committed and not yet published, where rounds do not publish."""
-        if self.failure is not None or self._publishing or self._waiting_for_version:
+        publication = self._publication
+        if self.failure is not None or publication.is_running:
             return None
-        self._publishing = [self._close(pending, now_ms=now_ms) for pending in self._versions.take_committed()]
-        if not self._publishing:
-            return None
-        last = self._publishing[-1]
-        # Now, since by the time the version is published more may be committed.
-        checkpoint = self.committed.prepare_checkpoint(last.decoded.commit.version, now_ms=now_ms)
-        self._publishing[-1] = ClosedVersion(last.pending, last.write, last.decoded, checkpoint)
-        writes = [GroupWrite((), version.write) for version in self._publishing]
-        return self._write(writes, size_bytes=0)
+        if not publication.is_parked and not self._waiting_for_version:
+            closed = [self._close(pending, now_ms=now_ms) for pending in self._versions.take_committed()]
+            publication.begin(closed, now_ms=now_ms)
+        return self._write(publication.hand_out(), is_fixed=publication.is_fixed) if publication.versions else None
 
-    def _write(self, groups: Sequence[GroupWrite], *, size_bytes: int) -> PartitionWrite:
+    def _write(
+        self, groups: Sequence[GroupWrite], *, size_bytes: int = 0, is_tied: bool = False, is_fixed: bool = False
+    ) -> PartitionWrite:
         durable = self.settings.flush_mode is FlushMode.COMMIT
-        return PartitionWrite(self._name, self.directory, groups, size_bytes, durable, self._topic_id)
+        return PartitionWrite(
+            self._name, self.directory, groups, size_bytes, durable, self._topic_id, is_tied, is_fixed
+        )
 
     def complete_publication(self, outcome: WriteOutcome, *, now_ms: int) -> None:
         """Takes in how the publication ended. What was refused is closed anew and handed out again."""
-        taken, self._publishing = self._publishing, []
-        match outcome:
-            case Stored():
-                self._publish(taken, now_ms=now_ms, is_current=False)
-            case StorageRefused(reason=reason, groups_stored=stored):
-                version = taken[stored].write.version
-                _logger.error("version %d is committed and cannot be published yet: %s", version, reason)
-                self._publish(taken[:stored], now_ms=now_ms, is_current=False)
-                self._versions.put_back([version.pending for version in taken[stored:]])
-                self._delta_head = DeltaHead(self.table, self.settings)
-            case ForeignVersion():
-                self.fail(outcome.tell(self._name))
-            case SyncFailed(reason=reason):
-                raise InvariantError(reason)
+        named, refused = self._publication.end(outcome)
+        self._publish(named, now_ms=now_ms, is_current=False)
+        if refused:
+            self._versions.put_back([version.pending for version in refused])
+            self._delta_head = DeltaHead(self.table, self.settings)
+        if isinstance(outcome, ForeignVersion):
+            self.fail(outcome.tell(self._name))
+        self._give_up_waiting_for_names()
         if self._waiting_for_version:
             self._mark_dirty(self, 0)
+
+    def _give_up_waiting_for_names(self) -> None:
+        """While versions cannot get their names nobody waits for one: it might be for long."""
+        if self._publication.unnamed is not None and self._waiting_for_version and not self._in_flight:
+            self._reset_head()
 
     @property
     def has_unpublished(self) -> bool:
         """Whether something is committed that no published version names yet."""
-        return self._versions.has_publishable
+        return self._publication.is_parked or self._versions.has_publishable
 
     def take_sync(self) -> PartitionWrite | None:
         """What is committed and not yet synced (`interval`), as a round that writes nothing and syncs it."""
@@ -456,7 +455,8 @@ class PartitionLog:
     @property
     def _is_busy(self) -> bool:
         """Whether a round writes to the partition's files, or is going to."""
-        return bool(self._has_round_work or self._in_flight or self._publishing or self._unsynced.is_syncing)
+        is_writing = self._in_flight or self._publication.is_running or self._unsynced.is_syncing
+        return bool(self._has_round_work or is_writing)
 
     def _close(self, pending: PendingVersion, *, now_ms: int) -> ClosedVersion:
         pending.is_closed = True
@@ -467,15 +467,16 @@ class PartitionLog:
             raise InvariantError(f"{self._name}: version {pending.number} was decided and becomes {write.version}")
         return ClosedVersion(pending, write, decoded)
 
-    def _commit(self, taken: Sequence[CarriedGroups], *, now_ms: int) -> None:
-        for carried in taken:
+    def _commit(self, taken: Sequence[CarriedGroups], *, named: int | None = None, now_ms: int) -> None:
+        """Takes in what is durable; the versions of the first `named` ones (None: of all) have their names."""
+        for position, carried in enumerate(taken):
             for group in carried.groups:
                 self.committed.commit(group)
                 if self.settings.flush_mode is FlushMode.INTERVAL:
                     self._unsynced.add(group.segment, is_new=group.is_new_segment)
                 if carried.version is None:
                     self._versions.commit_next()
-            if carried.version is not None:
+            if carried.version is not None and (named is None or position < named):
                 self._publish([carried.version], now_ms=now_ms, is_current=True)
         self._waiting.reach(self.committed.end_offset)
         self.committed.notify()
@@ -483,8 +484,7 @@ class PartitionLog:
     def _publish(self, versions: Sequence[ClosedVersion], *, now_ms: int, is_current: bool) -> None:
         for version in versions:
             self.committed.publish(version, now_ms=now_ms, is_current=is_current)
-            if version.pending.change is not None:
-                self._segments_leaving -= len(version.pending.change.removed)
+            self._changes.publish(version.pending.change)
         self._ids.forget_published()
         self._waiting_for_version.reach(self.table.version)
 
@@ -493,7 +493,7 @@ class PartitionLog:
     ) -> None:
         """Forgets what is decided and not committed: its bytes are cut off or were never written."""
         self._mark_dirty(self, -self._head.forming_bytes)
-        self._versions.reset(self.table.version + len(self._publishing), put_back)
+        self._versions.reset(self.table.version + len(self._publication.versions), put_back)
         self._reset_decisions()
         for callback in [*self._waiting.take_all(), *self._waiting_for_version.take_all()]:
             callback(error)

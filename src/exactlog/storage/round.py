@@ -58,6 +58,11 @@ class PartitionWrite(Struct, frozen=True):
     """Whether bytes and documents are synced (flush mode `commit`), or only handed to the operating system."""
     topic_id: str = ""
     """Of the topic that the partition belongs to: a journal must tell it from a later one of the same name."""
+    is_tied: bool = False
+    """Whether an engine that is atomic across partitions must not store the rest of the round without this part:
+    transaction markers, and what coordinators keep, count together. Refused alone, any other part is its producers'."""
+    is_fixed: bool = False
+    """Whether its documents are durable already and have no names (`NameRefused`): they are to get them, durably."""
 
 
 class Stored(Struct, frozen=True):
@@ -69,6 +74,17 @@ class StorageRefused(Struct, frozen=True):
 
     The first `groups_stored` groups are in place, the others are not: their bytes are cut off again. Nothing earlier is
     touched; reads go on.
+    """
+
+    reason: str
+    groups_stored: int
+
+
+class NameRefused(Struct, frozen=True):
+    """All of it is durable, and a document could not get its name: there is no room for that, above all.
+
+    The first `groups_stored` groups are in place. The documents of the others are fixed: they are to be handed out
+    again, as they are, until they get their names.
     """
 
     reason: str
@@ -98,7 +114,7 @@ class SyncFailed(Struct, frozen=True):
     reason: str
 
 
-WriteOutcome = Stored | StorageRefused | ForeignVersion | SyncFailed
+WriteOutcome = Stored | StorageRefused | NameRefused | ForeignVersion | SyncFailed
 
 
 class DurabilityEngine(Protocol):
@@ -109,7 +125,7 @@ class DurabilityEngine(Protocol):
         """Whether after a crash a round is in place for all of its partitions or for none."""
 
     def take_sync_seconds(self) -> list[float]:
-        """How long each sync of record bytes took since it was asked last, in seconds; between two rounds."""
+        """How long each sync of record bytes, or of a journal, took since it was asked last, in seconds."""
 
     def commit(self, writes: Sequence[PartitionWrite]) -> list[WriteOutcome]:
         """Carries out one round; blocking. One outcome per partition, in order."""

@@ -9,7 +9,7 @@ delta versions follow within `PUBLICATION_DELAY_MS` on the thread.
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -17,7 +17,15 @@ from exactlog.core.model.clock import Clock
 from exactlog.core.model.metrics import Registry
 from exactlog.storage.append_outcome import DELETED
 from exactlog.storage.partition_log import PartitionLog
-from exactlog.storage.round import DurabilityEngine, PartitionWrite, StorageRefused, Stored, SyncFailed, WriteOutcome
+from exactlog.storage.round import (
+    DurabilityEngine,
+    NameRefused,
+    PartitionWrite,
+    StorageRefused,
+    Stored,
+    SyncFailed,
+    WriteOutcome,
+)
 from exactlog.storage.settings import FlushMode
 
 _logger = logging.getLogger(__name__)
@@ -65,6 +73,7 @@ class RoundCommitter:
         self._unsynced: dict[PartitionLog, None] = {}
         self._round_is_due = False
         self._is_held = False
+        self._last_reader: Hashable = None
         self._round_is_running = False
         self._publication_is_due = False
         self._refused: set[PartitionLog] = set()  # by the disk, at publication; tried again later
@@ -84,7 +93,9 @@ class RoundCommitter:
             "exactlog_round_size_bytes", "Bytes of records that a round wrote.", bounds=_ROUND_SIZE_BOUNDS
         )
         self._sync_times = metrics.histogram(
-            "exactlog_fsync_seconds", "How long a sync of record bytes took.", bounds=_SYNC_SECONDS_BOUNDS
+            "exactlog_fsync_seconds",
+            "How long a sync of record bytes took, or one of the commit journal.",
+            bounds=_SYNC_SECONDS_BOUNDS,
         )
         self._versions = metrics.counter("exactlog_delta_commits_total", "Delta commits published.")
 
@@ -123,16 +134,28 @@ class RoundCommitter:
     def hold(self) -> None:
         """What is appended from here on waits for `release`, in the modes whose rounds run in place.
 
-        So a read from a socket makes one round, and its answers leave in the same turn of the loop. Rounds that sync
-        are started by the loop instead: they are the better, the more connections share one.
+        So a read from a socket makes one round at most. Rounds that sync are started by the loop: they are the better,
+        the more connections share one.
         """
         self._is_held = self._flush_mode is not FlushMode.COMMIT
 
-    def release(self) -> None:
-        """Carries out what has been appended since `hold`."""
+    def release(self, reader: Hashable) -> None:
+        """Carries out what has been appended since `hold`.
+
+        At once for whoever is read alone; where another one was read before, those of this turn of the loop share a
+        round, which costs more than what a small one brings.
+
+        Args:
+            reader: who was read.
+        """
         self._is_held = False
-        if self._round_is_due and self._flush_mode is not FlushMode.COMMIT:
+        is_alone, self._last_reader = reader == self._last_reader, reader
+        if not self._round_is_due or self._flush_mode is FlushMode.COMMIT:
+            return
+        if is_alone:
             self._start_round()
+        else:
+            self._loop.call_soon(self._start_round)
 
     async def flush(self) -> None:
         """Waits until all that was appended is committed and published, and synced unless the mode is `none`."""
@@ -158,25 +181,31 @@ class RoundCommitter:
         """Does something on the thread of the rounds, while none is being carried out."""
         return await self._loop.run_in_executor(self._thread, work)
 
-    async def published(self) -> bool:
-        """Waits until all that is committed by now has its delta version; False: a partition has stopped before that.
+    async def published(self) -> list[PartitionLog] | None:
+        """Waits until all that is committed by now has its delta version.
 
         What was committed in a topic that is deleted needs none.
+
+        Returns:
+            the partitions that stand still: they have stopped before that, or the disk refuses their versions; None
+            where the rounds have stopped meanwhile.
         """
         behind, self._behind = self._behind, {}
         ends = {partition: partition.committed.end_offset for partition in behind}
+        still: dict[PartitionLog, None] = {}
         try:
             while ends and not self._is_stopped:
                 for partition, end_offset in list(ends.items()):
-                    if partition.table.next_offset >= end_offset or partition.failure == DELETED:
+                    if partition in self._refused or partition.failure not in (None, DELETED):
+                        still[partition] = None
                         del ends[partition]
-                    elif partition.failure is not None:
-                        return False
+                    elif partition.table.next_offset >= end_offset or partition.failure == DELETED:
+                        del ends[partition]
                 if ends:
                     await asyncio.sleep(PUBLICATION_DELAY_MS / 1000)
-            return not self._is_stopped
+            return None if self._is_stopped else list(still)
         finally:
-            self._behind.update(dict.fromkeys(ends))
+            self._behind.update(dict.fromkeys((*ends, *still)))
 
     def sync(self) -> None:
         """Syncs what has been written since the last time (`interval`), unless the last time has not ended yet."""
@@ -210,8 +239,8 @@ class RoundCommitter:
         now_ms = self._clock.now_ms()
         taken = [(partition, partition.take_write(now_ms=now_ms)) for partition in dirty]
         round_ = [(partition, write) for partition, write in taken if write is not None]
-        if not self._publishes_in_round:
-            self._note_unpublished(dirty)
+        if not self._publishes_in_round and len(round_) < len(taken):
+            self._note_unpublished([partition for partition, write in taken if write is None])
         if not round_:
             if self._has_work:  # who gathered for this round wants another one
                 self._need_round()
@@ -249,31 +278,41 @@ class RoundCommitter:
         self._round_is_running = False
         if self._is_stopped or self._met_failed_sync(outcomes):
             return
-        self._rounds.inc()
-        if any(isinstance(outcome, StorageRefused) for outcome in outcomes):
-            self._refused_rounds.inc()
-        self._round_sizes.observe(sum(write.size_bytes for write in writes))
-        self._observe_syncs()
+        self._count_round(writes, outcomes)
         now_ms = self._clock.now_ms()
         for partition, write, outcome in zip(partitions, writes, outcomes, strict=True):
             self._uncommitted_bytes -= write.size_bytes
-            self._round_bytes.inc(write.size_bytes)
             try:
                 partition.complete_write(outcome, now_ms=now_ms)
             except Exception as error:
                 _logger.exception("%s could not take in how its round ended", partition.topic_partition)
                 _stop_alone(partition, error)
-            self._versions.inc(_versions_stored(write, outcome))
+            if isinstance(outcome, NameRefused):
+                self._publish_later(partition)
             if self._flush_mode is FlushMode.INTERVAL:
                 self._unsynced[partition] = None
+            if not self._publishes_in_round:
+                self._behind[partition] = None
         if not self._publishes_in_round:
-            self._behind.update(dict.fromkeys(partitions))
             self._note_unpublished(partitions)
         if self._is_paused and self._uncommitted_bytes <= self._uncommitted_max // 2:
             self._is_paused = False
             self._resume()
         if self._has_work:
             self._start_round()
+
+    def _count_round(self, writes: Sequence[PartitionWrite], outcomes: Sequence[WriteOutcome]) -> None:
+        size_bytes = versions = refused = 0
+        for write, outcome in zip(writes, outcomes, strict=True):
+            size_bytes += write.size_bytes
+            versions += _versions_stored(write, outcome)
+            refused += isinstance(outcome, StorageRefused)
+        self._rounds.inc()
+        self._refused_rounds.inc(refused > 0)
+        self._round_bytes.inc(size_bytes)
+        self._round_sizes.observe(size_bytes)
+        self._versions.inc(versions)
+        self._observe_syncs()
 
     def _note_unpublished(self, partitions: Iterable[PartitionLog]) -> None:
         """Has what is committed published within a moment; what the disk refused is tried again later."""
@@ -313,6 +352,7 @@ class RoundCommitter:
         self._publication_is_due = False
         if self._is_stopped or self._met_failed_sync(outcomes):
             return
+        self._observe_syncs()
         now_ms = self._clock.now_ms()
         for (partition, write), outcome in zip(round_, outcomes, strict=True):
             try:
@@ -320,12 +360,16 @@ class RoundCommitter:
             except Exception as error:
                 _logger.exception("%s could not take in how its round ended", partition.topic_partition)
                 _stop_alone(partition, error)
-            if isinstance(outcome, StorageRefused):
-                self._refused.add(partition)
-                self._unpublished.pop(partition, None)
-                self._loop.call_later(REFUSED_RETRY_DELAY_MS / 1000, self._try_again, partition)
+            if isinstance(outcome, StorageRefused | NameRefused):
+                self._publish_later(partition)
             self._versions.inc(_versions_stored(write, outcome))
         self._note_unpublished([partition for partition, _ in round_])
+
+    def _publish_later(self, partition: PartitionLog) -> None:
+        """The disk has refused a publication: it is tried again when there may be room."""
+        self._refused.add(partition)
+        self._unpublished.pop(partition, None)
+        self._loop.call_later(REFUSED_RETRY_DELAY_MS / 1000, self._try_again, partition)
 
     def _try_again(self, partition: PartitionLog) -> None:
         """A publication was refused a while ago; what is committed is read all the same, and survives a crash."""
@@ -350,11 +394,11 @@ def _versions_stored(write: PartitionWrite, outcome: WriteOutcome) -> int:
     match outcome:
         case Stored():
             stored = len(write.groups)
-        case StorageRefused(groups_stored=stored):
+        case StorageRefused(groups_stored=stored) | NameRefused(groups_stored=stored):
             pass
         case _:
             stored = 0
-    return sum(group.commit is not None for group in write.groups[:stored])
+    return stored - [group.commit for group in write.groups[:stored]].count(None)
 
 
 def _stop_alone(partition: PartitionLog, error: Exception) -> None:

@@ -15,11 +15,18 @@ from msgspec import UNSET
 from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.log_path import print_segment_file_name
 from exactlog.core.deltalog.table_state import SegmentDetails, TableSegment
-from exactlog.core.log.index_format import POSITION_MAX, RELATIVE_OFFSET_MAX, IndexRow, TimeIndexRow
+from exactlog.core.log.index_format import IndexRow, TimeIndexRow
 from exactlog.core.model.errors import DamageError, DecodeError, InvariantError
 from exactlog.core.model.ids import NO_TIMESTAMP, Offset, TimestampMs
 from exactlog.core.model.limits import INDEX_INTERVAL_BYTES
-from exactlog.core.record.batch_format import BATCH_OVERHEAD, BatchHeader, batch_size, decode_header
+from exactlog.core.record.batch_format import (
+    BATCH_OVERHEAD,
+    CONTROL_BIT,
+    LENGTH_OVERHEAD,
+    BatchHeader,
+    batch_size,
+    decode_header,
+)
 from exactlog.core.record.record_format import decode_records
 from exactlog.storage.aborted_index import AbortedIndex
 from exactlog.storage.filesystem import Buffer, File, Filesystem
@@ -91,6 +98,7 @@ class Segment:
 
     __slots__ = (
         "_files",
+        "_indexed_position",
         "_youngest",
         "aborted",
         "base_offset",
@@ -115,31 +123,29 @@ class Segment:
         self.max_timestamp: int = NO_TIMESTAMP
         self.data_max_timestamp: int = NO_TIMESTAMP
         self._youngest: TimeIndexRow | None = None  # where `data_max_timestamp` is from, when that has been seen
+        self._indexed_position: int | None = None  # where the last row of the index points to; None: not looked up yet
         self.index = SegmentIndex(files.open_files, directory, name)
         self.aborted = AbortedIndex(files.open_files, directory, name)
 
     # --- growing ----------------------------------------------------------------------------------------------
 
-    def has_room_for(self, header: BatchHeader, position: int, segment_bytes: int) -> bool:
-        """Whether a batch may still go to `position` of this segment."""
-        end = position + header.size_bytes
-        if end > segment_bytes or end > POSITION_MAX:
-            return position == 0
-        return header.last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
-
     def on_appended(self, header: BatchHeader, position: int) -> None:
         """A batch is committed at the end of the segment."""
         if position != self.size:
             raise InvariantError(f"{self.path}: a batch is committed at {position}, the segment ends at {self.size}")
-        last_position = self._last_indexed_position()
-        if header.max_timestamp > self.data_max_timestamp and not header.is_control:
-            self.data_max_timestamp = header.max_timestamp
-            self._youngest = TimeIndexRow(header.max_timestamp, header.last_offset - self.base_offset)
-        self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
-        if position - last_position >= self._files.index_interval_bytes:
+        indexed_position = self._indexed_position
+        if indexed_position is None:
+            indexed_position = self._indexed_position = self._last_indexed_position()
+        timestamp = header.max_timestamp
+        if timestamp > self.data_max_timestamp and not header.attributes & CONTROL_BIT:
+            self.data_max_timestamp = timestamp
+            self._youngest = TimeIndexRow(timestamp, header.last_offset - self.base_offset)
+        self.max_timestamp = max(self.max_timestamp, timestamp)
+        if position - indexed_position >= self._files.index_interval_bytes:
             self.index.append(IndexRow(header.base_offset - self.base_offset, position), self._youngest)
-        self.size = position + header.size_bytes
-        self.next_offset = header.next_offset
+            self._indexed_position = position
+        self.size = position + header.batch_length + LENGTH_OVERHEAD
+        self.next_offset = header.base_offset + header.last_offset_delta + 1
 
     def in_table(self) -> TableSegment:
         """What the delta log knows of it."""
@@ -382,7 +388,7 @@ class Segment:
         _logger.log(level, "%s: the index is rebuilt: %s", self.path, reason)
         batches = list(self.headers_from(0))
         self.index.clear()
-        self.size, self._youngest = 0, None
+        self.size, self._youngest, self._indexed_position = 0, None, None
         self.max_timestamp = self.data_max_timestamp = NO_TIMESTAMP
         for position, header in batches:
             self.on_appended(header, position)

@@ -71,6 +71,17 @@ class FailingFile:
             raise _error(error, self._path)
 
 
+class FailingFileTree:
+    """All that is below a directory of a `FailingFilesystem`."""
+
+    def __init__(self, path: str, filesystem: "FailingFilesystem") -> None:
+        self._path = path
+        self._filesystem = filesystem
+
+    def sync_all(self) -> None:
+        self._filesystem.sync_all(self._path)
+
+
 class FailingFilesystem(FailuresOnOrder):
     """Files in memory that know what of them is durable, and whatever a test wants to go wrong with them.
 
@@ -257,7 +268,13 @@ class FailingFilesystem(FailuresOnOrder):
         with self.carried_out("sync_directory", path, when_refused=lambda: self._directory(path).fail_sync()):
             self._directory(path).sync()
 
+    def open_tree(self, path: str) -> "FailingFileTree":
+        self._directory(path)
+        return FailingFileTree(path, self)
+
     def sync_all(self, path: str) -> None:
+        """Makes all files and names below a directory durable, as `open_tree(path).sync_all()` does."""
+
         def fail() -> None:
             for inode in _below(self._directory(path)):
                 inode.fail_sync()

@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Final, Self
 
-from exactlog.client.ports import EARLIEST, LATEST, Client, ClientSettings, IsolationLevel
+from exactlog.client.ports import EARLIEST, LATEST, Client, ClientSettings, DamagedBatchError, IsolationLevel
 from exactlog.client.transactions import (
     TRANSACTION_TIMEOUT_MS_DEFAULT,
     OutcomeUnknownError,
@@ -16,7 +16,14 @@ from exactlog.core.model.errors import ExactlogError, KafkaError, UnavailableErr
 from exactlog.core.model.ids import Offset, TopicPartition
 from exactlog.core.record.batch_builder import NewRecord
 from exactlog.core.wal.errors import RegionTopicsError
-from exactlog.wal.ports import AppendUnsettledError, Content, StoredRecord, TopicBounds, WriterFencedError
+from exactlog.wal.ports import (
+    AppendUnsettledError,
+    Content,
+    DamagedRecordsError,
+    StoredRecord,
+    TopicBounds,
+    WriterFencedError,
+)
 
 _BROKERS_DEFAULT: Final = -1
 _TRANSACTION_TIMEOUT_MS_MAX: Final = 900_000  # Kafka's transaction.max.timeout.ms
@@ -86,9 +93,12 @@ class ClientBackend:
         records = self._client.consume(
             {place: Offset(start)}, ends={place: Offset(end)}, isolation=IsolationLevel.READ_COMMITTED
         )
-        async for found in records:
-            record = found.record
-            yield StoredRecord(record.offset, record.key, record.value)
+        try:
+            async for found in records:
+                record = found.record
+                yield StoredRecord(record.offset, record.key, record.value)
+        except DamagedBatchError as error:
+            raise DamagedRecordsError(str(error), offset=error.offset, next_offset=error.next_offset) from error
 
     async def delete_before(self, topic: str, offset: int) -> None:
         """See `WalBackend`."""

@@ -47,6 +47,22 @@ class AppendUnsettledError(UnavailableError):
     code = "outcome-unknown"
 
 
+class DamagedRecordsError(ExactlogError):
+    """Records that lie together and cannot be read.
+
+    Attributes:
+        offset: where the first of them lies.
+        next_offset: where the first one behind them lies.
+    """
+
+    code = "damage"
+
+    def __init__(self, message: str, *, offset: int, next_offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+        self.next_offset = next_offset
+
+
 class LogWriter(Protocol):
     """The one writer of a region. Its calls are one after another."""
 
@@ -95,6 +111,7 @@ class WalBackend(Protocol):
 
         Raises:
             OffsetOutOfRangeError: the first of them were deleted.
+            DamagedRecordsError: some cannot be read; those behind them may be.
         """
 
     async def delete_before(self, topic: str, offset: int) -> None:

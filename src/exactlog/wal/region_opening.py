@@ -18,7 +18,8 @@ from exactlog.core.wal.recovery import Recovery, newest_snapshot_error, plan_rec
 from exactlog.core.wal.region_meta import RegionMeta
 from exactlog.core.wal.region_snapshot_format import RegionSnapshot, decode_meta_key, decode_snapshot
 from exactlog.core.wal.region_topics import META_TOPIC_CONFIGS, TOPIC_CONFIGS, RegionTopics, endangering_settings
-from exactlog.wal.ports import LogWriter, StoredRecord, TopicBounds, WalBackend
+from exactlog.wal.ports import DamagedRecordsError, LogWriter, StoredRecord, TopicBounds, WalBackend
+from exactlog.wal.readable_records import readable_records, refuse_unless_skipped
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +132,13 @@ class RegionOpening:
         newest: RegionSnapshot | None = None
         damage: UnreadableRecordError | None = None
         is_any = False
-        async for record in self._backend.read(topic, bounds.start, bounds.stable_end):
+
+        def on_damage(found: DamagedRecordsError) -> None:
+            nonlocal damage, is_any
+            is_any, damage = True, newest_snapshot_error(self._topics.region, offset=found.offset, error=found)
+
+        records = readable_records(self._backend, topic, bounds.start, bounds.stable_end, on_damage=on_damage)
+        async for record in records:
             is_any = True
             try:
                 newest, damage = self._decode(record), None
@@ -181,8 +188,15 @@ class RegionOpening:
         recovery = Recovery(self._topics.region, snapshot, plan=plan, log_start=bounds.start)
         is_changed = bool(options.skip_offsets - recovery.meta.skipped_offsets)
         recovery.meta.skipped_offsets |= {offset for offset in options.skip_offsets if offset < bounds.end}
+        refuse = refuse_unless_skipped(self._topics.region, recovery.meta.skipped_offsets)
+
+        def on_damage(found: DamagedRecordsError) -> None:
+            refuse(found)
+            recovery.replay_damage(found.offset, min(found.next_offset, bounds.stable_end))
+
+        records = readable_records(self._backend, topic, plan.start, bounds.stable_end, on_damage=on_damage)
         try:
-            async for record in self._backend.read(topic, plan.start, bounds.stable_end):
+            async for record in records:
                 recovery.replay(record.offset, record.key, record.value)
         except OffsetOutOfRangeError as error:
             raise trimmed(self._topics.region, error) from error

@@ -1,7 +1,7 @@
 """Reading a region: its entries from some offset on, as its tables' marks let them be seen."""
 
 import itertools
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
@@ -9,11 +9,12 @@ from exactlog.core.model.errors import OffsetOutOfRangeError
 from exactlog.core.wal.bounds import SequenceRange
 from exactlog.core.wal.errors import UnreadableRecordError
 from exactlog.core.wal.limits import SCAN_BATCH_ENTRIES
-from exactlog.core.wal.log_records import LiveEntries, LogEntry, read_log_record
+from exactlog.core.wal.log_records import LiveEntries, LogEntry, missing_entry_error, read_log_record
 from exactlog.core.wal.region_meta import RegionMeta
 from exactlog.core.wal.region_topics import RegionTopics
 from exactlog.wal.entries import OnProgress, ScanProgress, WalEntry
 from exactlog.wal.ports import PayloadCodec, WalBackend
+from exactlog.wal.readable_records import readable_records, refuse_unless_skipped
 from exactlog.wal.region_opening import trimmed
 
 Payload = TypeVar("Payload")
@@ -43,7 +44,8 @@ class RegionReader(Generic[Payload]):
         if start is None:
             return
         end, last = meta.current_high_watermark, min(sequences.last, meta.last_sequence)
-        async with aclosing(self._live_entries(start, end, is_wanted=lambda found: found == table)) as entries:
+        live = LiveEntries(self._mark_of, first=sequences.first)
+        async with aclosing(self._live_entries(start, end, due={table: last}, live=live)) as entries:
             async for entry in entries:
                 if entry.sequence > last:
                     return
@@ -59,7 +61,8 @@ class RegionReader(Generic[Payload]):
 
         It ends at what had been written when it began.
         """
-        wanted = None if tables is None else frozenset(tables)
+        known = self._meta.tables
+        due = {table: known[table].last_sequence for table in (known if tables is None else tables) if table in known}
         start, end = self._meta.safe_delete_offset, self._meta.high_watermark
         live = LiveEntries(self._mark_of)
         count = 0
@@ -68,8 +71,7 @@ class RegionReader(Generic[Payload]):
             if on_progress is not None:
                 on_progress(ScanProgress(offset, end, count, live.duplicate_count, live.last_duplicate_offset))
 
-        found = self._live_entries(start, end, is_wanted=lambda table: wanted is None or table in wanted, live=live)
-        async with aclosing(found) as entries:
+        async with aclosing(self._live_entries(start, end, due=due, live=live)) as entries:
             async for entry in entries:
                 yield self._decoded(entry)
                 count += 1
@@ -94,13 +96,15 @@ class RegionReader(Generic[Payload]):
     # ---------------------------------------------------------------------------------------------------------
 
     async def _live_entries(
-        self, start: int, end: int, *, is_wanted: Callable[[int], bool], live: LiveEntries | None = None
+        self, start: int, end: int, *, due: Mapping[int, int], live: LiveEntries
     ) -> AsyncGenerator[LogEntry, None]:
-        live = live or LiveEntries(self._mark_of)
+        """The entries that `live` sees of the tables that are due, each up to its last sequence."""
         ticket = next(self._tickets)
         self.reader_offsets[ticket] = start
         try:
-            async with aclosing(self._backend.read(self._topics.data, start, end)) as records:
+            refuse = refuse_unless_skipped(self._topics.region, self._meta.skipped_offsets)
+            found = readable_records(self._backend, self._topics.data, start, end, on_damage=refuse)
+            async with aclosing(found) as records:
                 async for record in records:
                     self.reader_offsets[ticket] = record.offset
                     if record.offset in self._meta.skipped_offsets:
@@ -108,12 +112,27 @@ class RegionReader(Generic[Payload]):
                     entry = read_log_record(
                         self._topics.region, offset=record.offset, key=record.key, value=record.value
                     )
-                    if is_wanted(entry.table) and live.sees(entry.table, entry.sequence, entry.offset):
-                        yield entry
+                    if entry.table in due:
+                        self._check_is_complete(live, {entry.table: entry.sequence - 1}, before=entry.offset)
+                        if live.sees(entry.table, entry.sequence, entry.offset):
+                            yield entry
+            self._check_is_complete(live, due, before=end)
         except OffsetOutOfRangeError as error:
             raise trimmed(self._topics.region, error) from error
         finally:
             del self.reader_offsets[ticket]
+
+    def _check_is_complete(self, live: LiveEntries, due: Mapping[int, int], *, before: int) -> None:
+        """Refuse to pass by entries up to those sequences that were found below this offset once.
+
+        Where something is passed over by an operator's word, it may be they.
+        """
+        for table, last in due.items():
+            expected = live.expected(table)
+            if expected <= last and not self._meta.skipped_offsets and table in self._meta.tables:
+                offset = self._meta.table(table).seq_offset_mapping.offset_from(expected)
+                if offset is not None and offset < before:
+                    raise missing_entry_error(self._topics.region, table=table, sequence=expected, offset=offset)
 
     def _mark_of(self, table: int) -> int:
         known = self._meta.tables.get(table)

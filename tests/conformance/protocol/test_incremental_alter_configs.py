@@ -23,7 +23,7 @@ from tests.support.raw_admin import (
     set_on,
 )
 from tests.support.raw_client import RawClient, batch_of
-from tests.support.watching import wait_until
+from tests.support.watching import wait_published, wait_until
 
 EVERY_VERSION = range(2)
 EARLIEST = -2
@@ -179,6 +179,7 @@ def test_segments_are_as_large_as_is_set_and_old_ones_go_by_the_new_retention(tm
         set_on(raw, TOPIC, topic.name, segment_bytes=150)
         for _ in range(3):
             raw.produce(topic, batch_of(b"x" * 100))
+        wait_published(broker)
         assert [segment.base for segment in table_of(tmp_path, topic).snapshot().segments] == [0, 3, 4, 5]
 
         set_on(raw, TOPIC, topic.name, retention_bytes=150)

@@ -16,9 +16,15 @@ STATE = "*__transaction_state*"
 WRITES = ("write_at",)
 
 
-@pytest.fixture
-def faulty():
-    with FaultyBroker() as faulty:
+ON_FILES = pytest.mark.parametrize("faulty", ["files"], indirect=True)
+"""Where a round may be refused to one partition and stored in another."""
+ON_A_JOURNAL = pytest.mark.parametrize("faulty", ["journal"], indirect=True)
+"""Where what belongs together is refused together."""
+
+
+@pytest.fixture(params=["files", "journal"])
+def faulty(request):
+    with FaultyBroker({"commit.engine": request.param}) as faulty:
         yield faulty
 
 
@@ -52,6 +58,7 @@ def refusing(faulty, pattern, *, times=1, after=0):
     return faulty.files.fail(*WRITES, path_pattern=pattern, error=errno.ENOSPC, times=times, after=after)
 
 
+@ON_FILES
 @pytest.mark.parametrize("outcome", [COMMIT, ABORT])
 def test_a_marker_that_the_disk_refuses_is_written_when_there_is_room(faulty, raw, topic, producer, outcome):
     producer.produce((topic, 0, b"value"), (topic, 1, b"value"))
@@ -70,6 +77,41 @@ def test_a_marker_that_the_disk_refuses_is_written_when_there_is_room(faulty, ra
     assert raw.fetch(topic, 2, partition=1, isolation_level=COMMITTED).last_stable_offset == 4
 
 
+@ON_A_JOURNAL
+@pytest.mark.parametrize("outcome", [COMMIT, ABORT])
+def test_an_end_whose_marker_the_disk_refuses_is_not_told_and_can_be_asked_for_again(
+    faulty, raw, topic, producer, outcome
+):
+    producer.produce((topic, 0, b"value"), (topic, 1, b"value"))
+
+    with refusing(faulty, "*topic=topic-part=1/*.log", times=None):
+        for _ in range(3):
+            assert producer.end(outcome) is ErrorCode.NOT_COORDINATOR
+        for partition in range(2):
+            assert raw.fetch(topic, 2, partition=partition, isolation_level=COMMITTED).last_stable_offset == 2
+        assert describe(raw, "mine").transaction_state == "Ongoing"
+
+    assert producer.end(outcome) is NONE
+    until(raw, "CompleteCommit" if outcome is COMMIT else "CompleteAbort")
+    for partition in range(2):
+        assert raw.fetch(topic, 2, partition=partition, isolation_level=COMMITTED).last_stable_offset == 4
+    assert values(read_on(raw, topic)) == ([b"first", b"value"] if outcome is COMMIT else [b"first"])
+
+
+@ON_A_JOURNAL
+def test_data_whose_transaction_could_not_be_noted_is_not_stored_and_its_resend_is_taken(faulty, raw, topic, producer):
+    with refusing(faulty, f"{STATE}.log"):
+        assert producer.produce((topic, 0, b"value")) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert raw.list_offset(topic, -1).offset == 2
+
+    producer.skip_to(topic, 0, sequence=0)
+    assert producer.produce((topic, 0, b"value")) == [NONE]
+    assert producer.end(COMMIT) is NONE
+    until(raw, "CompleteCommit")
+    assert values(read_on(raw, topic)) == [b"first", b"value"]
+
+
+@ON_FILES
 def test_data_whose_transaction_could_not_be_noted_is_aborted_and_its_producer_fenced(faulty, raw, topic, producer):
     with refusing(faulty, f"{STATE}.log"):
         assert producer.produce((topic, 0, b"lost")) == [ErrorCode.NOT_ENOUGH_REPLICAS]
@@ -88,6 +130,7 @@ def test_data_whose_transaction_could_not_be_noted_is_aborted_and_its_producer_f
     assert values(read_on(raw, topic)) == [b"first", b"again"]
 
 
+@ON_FILES
 def test_it_is_aborted_in_every_partition(faulty, raw, producer):
     wide = raw.create_topic("wide", partitions=4)
 
@@ -100,6 +143,7 @@ def test_it_is_aborted_in_every_partition(faulty, raw, producer):
             pass
 
 
+@ON_FILES
 def test_while_it_cannot_be_aborted_either_its_resend_is_not_taken_for_a_duplicate(faulty, raw, topic, producer):
     assert producer.produce((topic, 0, b"value")) == [NONE]
 

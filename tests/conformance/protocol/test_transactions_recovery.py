@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from exactlog.broker.coordinator import shards
 from exactlog.broker.coordinator.transaction_orphans import Orphans
@@ -26,9 +27,25 @@ ID = "mine"
 
 
 @pytest.fixture
-def broker(tmp_path):
-    with Broker(data_dir=tmp_path) as running:
+def broker(request, tmp_path):
+    """A broker; on files where versions are to be taken away: there each round of a partition is one.
+
+    A round of a journal is there for all partitions or for none: it leaves no orphan, but may find one.
+    """
+    config = {"commit.engine": "files"} if "restart_on_either" in request.fixturenames else {}
+    with Broker(data_dir=tmp_path, config=config) as running:
         yield running
+
+
+@pytest.fixture(params=["files", "journal"])
+def restart_on_either(request, broker):
+    """Starts a broker again that ran on files, on either engine."""
+
+    def restart():
+        broker._config = replace(broker._config, commit_engine=request.param)
+        broker.restart()
+
+    return restart
 
 
 @pytest.fixture
@@ -93,11 +110,13 @@ def test_an_open_transaction_outlives_a_crash_and_is_ended_by_its_producer(broke
         assert values(read_on(raw, topic)) == ([b"value", b"more"] if outcome is COMMIT else [])
 
 
-def test_a_transaction_that_its_coordinator_never_came_to_know_of_is_aborted_and_its_resend_is_fenced(broker, ask):
+def test_a_transaction_that_its_coordinator_never_came_to_know_of_is_aborted_and_its_resend_is_fenced(
+    broker, ask, restart_on_either
+):
     topic, producer = ask(begin)
     broker.kill()
     forget(broker, TRANSACTION_STATE, versions=1)
-    broker.restart()
+    restart_on_either()
 
     with RawClient(broker.port) as raw:
         assert read_on(raw, topic) == []
@@ -114,11 +133,11 @@ def test_a_transaction_that_its_coordinator_never_came_to_know_of_is_aborted_and
         assert values(read_on(raw, topic)) == [b"again"]
 
 
-def test_a_transaction_whose_producer_nobody_knows_is_aborted(broker, ask):
+def test_a_transaction_whose_producer_nobody_knows_is_aborted(broker, ask, restart_on_either):
     topic, producer = ask(begin)
     broker.kill()
     forget(broker, TRANSACTION_STATE, versions=2)
-    broker.restart()
+    restart_on_either()
 
     with RawClient(broker.port) as raw:
         assert list_transactions(raw).transaction_states == ()
@@ -127,7 +146,9 @@ def test_a_transaction_whose_producer_nobody_knows_is_aborted(broker, ask):
         assert over(raw, producer).produce((topic, 0, b"more")) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
 
 
-def test_offsets_of_a_transaction_that_its_coordinator_never_came_to_know_of_are_dropped(broker, ask):
+def test_offsets_of_a_transaction_that_its_coordinator_never_came_to_know_of_are_dropped(
+    broker, ask, restart_on_either
+):
     with RawClient(broker.port) as raw:
         topic = raw.create_topic("topic")
         producer = TransactionalProducer(raw, ID)
@@ -135,7 +156,7 @@ def test_offsets_of_a_transaction_that_its_coordinator_never_came_to_know_of_are
         assert producer.commit_offsets("group", topic, 7) is NONE
     broker.kill()
     forget(broker, TRANSACTION_STATE, versions=1)
-    broker.restart()
+    restart_on_either()
 
     with RawClient(broker.port) as raw:
         asked = OffsetFetchRequestTopic(name=topic.name, partition_indexes=(0,))
@@ -146,20 +167,22 @@ def test_offsets_of_a_transaction_that_its_coordinator_never_came_to_know_of_are
         assert producer.commit_offsets("group", topic, 7) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_an_orphan_is_aborted_in_every_partition_that_it_is_open_in(broker, ask):
+def test_an_orphan_is_aborted_in_every_partition_that_it_is_open_in(broker, ask, restart_on_either):
     with RawClient(broker.port) as raw:
         topic, producer = begin(raw)
         assert producer.produce((topic, 1, b"value")) == [NONE]
     broker.kill()
     forget(broker, TRANSACTION_STATE, versions=2)
-    broker.restart()
+    restart_on_either()
 
     with RawClient(broker.port) as raw:
         for partition in range(2):
             assert raw.list_offset(topic, -1, partition=partition, isolation_level=COMMITTED).offset == 2
 
 
-def test_orphans_in_many_partitions_that_are_opened_at_once_are_all_aborted(broker, ask, monkeypatch):
+def test_orphans_in_many_partitions_that_are_opened_at_once_are_all_aborted(
+    broker, ask, restart_on_either, monkeypatch
+):
     with RawClient(broker.port) as raw:
         topic = raw.create_topic("topic", partitions=5)
         producer = TransactionalProducer(raw, ID)
@@ -183,7 +206,7 @@ def test_orphans_in_many_partitions_that_are_opened_at_once_are_all_aborted(brok
         await end_in(orphans, partition)
 
     monkeypatch.setattr(Orphans, "end_in", end_when_all_wait)
-    broker.restart()
+    restart_on_either()
 
     with RawClient(broker.port) as raw:
         over(raw, producer).become(-1, -1).become(0, 0)
@@ -193,7 +216,7 @@ def test_orphans_in_many_partitions_that_are_opened_at_once_are_all_aborted(brok
             assert raw.list_offset(topic, -1, partition=index, isolation_level=COMMITTED).offset == 2
 
 
-def test_a_partition_is_not_used_before_its_orphans_are_aborted(broker, ask, monkeypatch):
+def test_a_partition_is_not_used_before_its_orphans_are_aborted(broker, ask, restart_on_either, monkeypatch):
     """Its coordinator refuses that at first. A resend would be taken for a duplicate of what is part of nothing."""
     topic, producer = ask(begin)
     broker.kill()
@@ -206,7 +229,7 @@ def test_a_partition_is_not_used_before_its_orphans_are_aborted(broker, ask, mon
         return abort_orphan(shard, producer_id, epoch, partition, waiter, now_ms=now_ms)
 
     monkeypatch.setattr(TransactionShard, "abort_orphan", refuse_twice)
-    broker.restart()
+    restart_on_either()
 
     with RawClient(broker.port) as raw:
         over(raw, producer).become(-1, -1).become(0, 0)

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from exactlog.core.codec.compression import Compression
 from exactlog.core.log.producer_state import Decision, Duplicate, Fresh, ProducerEntry, ProducerStates, Refused
@@ -235,7 +236,7 @@ def decide_and_replay(sent):
         # Kafka 4.4 does not have KAFKA-15591 yet: to it no log is empty for ever. It verifies elsewhere.
         decision = states.decide(header, log_is_empty_forever=False, is_verified=True)
         if decision == Fresh():
-            header = header.placed(base_offset=next_offset, leader_epoch=0)
+            header = replace(header, base_offset=next_offset, leader_epoch=0)
             states.replay(header)
             next_offset = header.next_offset
         decisions.append(as_kafka_says_it(decision))

@@ -22,6 +22,13 @@ from exactlog.core.model.errors import (
     VersionExpiredError,
     VersionUnknownError,
 )
+from exactlog.core.wal.errors import (
+    RegionDataLostError,
+    RegionFenced,
+    RegionMetaLostError,
+    RegionNotFoundError,
+    UnreadableRecordError,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +55,11 @@ from exactlog.core.model.errors import (
         (KafkaError(ErrorCode.REQUEST_TIMED_OUT), 6),
         (DamageError("x"), 7),
         (DecodeError("x"), 7),
+        (UnreadableRecordError("x", region=1, offset=2), 7),
+        (RegionDataLostError("x", region=1, lost={3: (1, 2)}, first_offset=0, log_start=2), 7),
+        (RegionMetaLostError("x", region=1), 7),
+        (RegionFenced("x", region=1), 4),
+        (RegionNotFoundError("x", region=1), 3),
         (PartlyDoneError("x", UnavailableError("y")), 8),
         (PartlyDoneError("x", KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)), 8),
         (DirectoryLockedError("d"), 9),

@@ -3,6 +3,7 @@ import uuid
 import pytest
 
 from exactlog.testing import Broker
+from tests.support.watching import wait_published
 
 
 @pytest.fixture
@@ -12,12 +13,13 @@ def partition(exactlog_broker, exactlog_topic):
 
 
 @pytest.fixture
-def produce(run, exactlog_topic):
+def produce(run, exactlog_broker, exactlog_topic):
     """Appends values, each as a version of its own; returns the topic."""
 
     def produce_values(*values):
         for value in values:
             assert run("produce", exactlog_topic, stdin=value).code == 0
+            wait_published(exactlog_broker)
         return exactlog_topic
 
     return produce_values
@@ -52,7 +54,7 @@ def test_a_data_directory_is_described_partition_by_partition(run, tmp_path):
 
 
 def test_versions_are_listed_the_newest_first(run, produce, partition):
-    produce(b"a", b"b\nc")
+    produce(b"a", b"b", b"c")
 
     rows = run("log", "versions", partition).value
 

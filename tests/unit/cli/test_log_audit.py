@@ -7,17 +7,19 @@ import pytest
 
 from exactlog.cli.exit_codes import ExitCode
 from exactlog.testing import Broker
+from tests.support.watching import wait_published
 
 SEGMENT = f"{0:020d}.log"
 
 
 @pytest.fixture
 def data_dir(run, tmp_path):
-    """A data directory that no broker runs on, with topic t of two partitions: a record in 0, two in 1."""
+    """A data directory that no broker runs on, with topic t of two partitions: one version in 0, two in 1."""
     with Broker(tmp_path / "data", config={"delta.checkpoint.min.interval.ms": 0}) as broker:
         broker.create_topic("t", partitions=2)
         for partition, value in ((0, b"a"), (1, b"b"), (1, b"c")):
             assert run("-b", broker.bootstrap_servers, "produce", "t", "-p", partition, stdin=value).code == 0
+            wait_published(broker)
     return tmp_path / "data"
 
 

@@ -10,6 +10,7 @@ from exactlog.storage.filesystem import OsFilesystem
 from exactlog.storage.table_reader import open_table
 from exactlog.testing import Broker
 from tests.support.partitions import DataDirectory, batch_of
+from tests.support.watching import wait_published
 
 VERSIONS = 12
 
@@ -167,6 +168,7 @@ def test_a_broker_starts_on_what_a_vacuum_left(run, tmp_path):
         broker.create_topic("t")
         for number in range(9):
             run("-b", broker.bootstrap_servers, "produce", "t", stdin=b"%d" % number)
+            wait_published(broker)
     assert run("log", "vacuum", tmp_path, "--keep-versions", 2).value[0]["versions_expired"] > 0
 
     with Broker(tmp_path) as broker:

@@ -155,7 +155,7 @@ class ToyBroker:
     def connection_closed(self, connection: Connection) -> None:
         self.connections.remove(connection)
 
-    def frames_handled(self) -> None:
+    def frames_handled(self, connection: Connection) -> None:
         """Nothing waits for the end of a read here."""
 
     def frame_received(self, connection: Connection, frame: bytearray, reply: Reply) -> None:

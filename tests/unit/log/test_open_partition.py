@@ -41,6 +41,7 @@ from exactlog.testing import Broker, FailingFilesystem
 from tests.support.other_processes import opens_elsewhere
 from tests.support.partitions import ManualClock
 from tests.support.raw_client import RawClient, batch_of, offsets_and_values
+from tests.support.watching import wait_published
 
 IN_MEMORY = "/data/topic=orders-part=0"
 
@@ -202,6 +203,7 @@ def test_a_broker_that_runs_is_not_disturbed_and_what_it_publishes_can_be_read(t
         with open_partition(directory, read_only=True) as reader:
             for version in range(1, 4):
                 client.produce(topic, batch_of(b"%d" % version))
+                wait_published(broker)
                 assert reader.current_version() == version
                 assert values(reader) == [b"%d" % number for number in range(1, version + 1)]
 

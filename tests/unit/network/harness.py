@@ -42,7 +42,7 @@ class ToyHandler:
         self.opened.append(connection)
         self._look()
 
-    def frames_handled(self) -> None:
+    def frames_handled(self, connection: Connection) -> None:
         """Nothing waits for the end of a read here."""
 
     def frame_received(self, connection: Connection, frame: bytearray, reply: Reply) -> None:

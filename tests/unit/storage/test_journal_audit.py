@@ -1,5 +1,6 @@
 """What an audit says of a data directory in which a commit journal was left."""
 
+import tracemalloc
 from random import Random
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.deltalog.journal_format import print_journal_name
 from exactlog.core.model.ids import TopicPartition
-from exactlog.storage import journal_engine
+from exactlog.storage import journal_engine, overlay_filesystem
 from exactlog.storage.data_directory_audit import audit_data_directory, audit_partition
+from exactlog.storage.filesystem import OsFilesystem
 from exactlog.storage.journal_redo import redo_journal
 from exactlog.testing.failing_filesystem import FailingFilesystem
 from tests.support.counting_filesystem import CountingFilesystem
@@ -206,7 +208,7 @@ def test_a_journal_with_a_file_missing_is_damage():
 
 def test_a_journal_that_cannot_be_read_is_damage():
     filesystem = FailingFilesystem(left_behind())
-    filesystem.fail("read_file", path_pattern=f"{JOURNAL}/*", times=None)
+    filesystem.fail("read_at", path_pattern=f"{JOURNAL}/*", times=None)
 
     assert found(filesystem) == [("file-unreadable", "journal")]
 
@@ -300,3 +302,27 @@ def test_of_one_partition_a_damaged_journal_is_told_too():
 
     assert [str(finding.kind) for finding in report.findings] == ["journal-damaged"]
     assert report.damage == 1
+
+
+def test_no_more_than_a_part_of_the_journal_or_of_what_it_puts_back_is_in_memory(tmp_path, monkeypatch):
+    """A journal of 24 MB, none of whose bytes are in their places, as after a power cut."""
+    root = str(tmp_path)
+    settings = SETTINGS | {"config": TopicConfig(segment_bytes=2**30)}
+    with DataDirectory(OsFilesystem(), root=root, **settings) as disk:
+        partition = disk.make()
+        disk.commit(partition, *[batch_of(b"%03d" % number * 20_000) for number in range(400)])
+    segment = tmp_path / "topic=orders-part=0" / f"{0:020d}.log"
+    size = segment.stat().st_size
+    assert size > 24_000_000
+    segment.write_bytes(bytes(size))
+
+    monkeypatch.setattr(overlay_filesystem, "MEMORY_BYTES", 1_000_000)
+    tracemalloc.start()
+    report = audit_data_directory(OsFilesystem(), root)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    kinds = {finding.kind for table in report.tables for finding in table.findings}
+    assert (report.damage, kinds) == (0, {"journaled"})
+    assert peak < 8_000_000
+    assert segment.read_bytes() == bytes(size)

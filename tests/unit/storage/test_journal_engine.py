@@ -3,12 +3,15 @@
 import errno
 
 import pytest
+from msgspec.structs import replace
 
 from exactlog.core.deltalog.journal_format import HEADER_BYTES, decode_file_header, find_rounds, print_journal_name
 from exactlog.storage import journal_engine as engine_module
+from exactlog.storage.filesystem import MemoryFilesystem
 from exactlog.storage.journal_engine import JournalEngine
-from exactlog.storage.round import ForeignVersion, GroupWrite, StorageRefused, Stored, SyncFailed
+from exactlog.storage.round import ForeignVersion, GroupWrite, NameRefused, StorageRefused, Stored, SyncFailed
 from exactlog.storage.whole_files import SyncFailedError
+from tests.support.counting_filesystem import CountingFilesystem
 from tests.support.engine_rounds import (
     DELTA_LOG,
     DIRECTORY,
@@ -21,6 +24,7 @@ from tests.support.engine_rounds import (
     clean,
     content_of,
     content_with,
+    documents_of,
     failing_at,
     first,
     journal_engine,
@@ -70,9 +74,9 @@ def syncs(filesystem):
     return [operation[:2] for operation in filesystem.operations if operation.name in SYNCS]
 
 
-def big_write(rounds, other):
+def big_write(rounds, other, **fields):
     """A round of two partitions, with new segments and several documents in each."""
-    return [rounds.write(*rounds.three_groups()), other.write(*other.three_groups())]
+    return [rounds.write(*rounds.three_groups(), **fields), other.write(*other.three_groups(), **fields)]
 
 
 def test_it_is_atomic_across_partitions():
@@ -202,9 +206,19 @@ def test_a_long_run_in_a_segment_that_an_earlier_round_made_has_its_name_synced_
 # --- refused -----------------------------------------------------------------------------------------------------
 
 
+def named_later(engine, writes, outcomes):
+    """A document of one partition could not get its name, and nobody else was touched; when there is room, it can."""
+    (refused,) = [outcome for outcome in outcomes if outcome != Stored()]
+    assert isinstance(refused, NameRefused)
+    write = writes[outcomes.index(refused)]
+    assert refused.reason.startswith(f"{write.name}, version {write.groups[refused.groups_stored].commit.version}: ")
+    rest = documents_of(*write.groups[refused.groups_stored :])
+    assert engine.commit([replace(write, groups=rest)]) == [Stored()]
+
+
 @pytest.mark.parametrize("long_from", [5, 1_000])
 def test_a_round_refused_at_any_write_leaves_nothing_of_any_partition(monkeypatch, long_from):
-    """Until it is in the journal; from there on it is committed, and what cannot be named is final."""
+    """Where they belong together, and until it is in the journal; from there on it is committed, with names or not."""
     monkeypatch.setattr(engine_module, "DIRECT_BYTES_MIN", long_from)
     refused = 0
     for step in range(STEPS_MAX):
@@ -212,15 +226,16 @@ def test_a_round_refused_at_any_write_leaves_nothing_of_any_partition(monkeypatc
         engine = journal_engine(filesystem)
         clean(engine, filesystem, rounds, other)
         before, journal = content_of(filesystem), filesystem.read_file(journal_path())
-        writes = big_write(rounds, other)
+        writes = big_write(rounds, other, is_tied=True)
         filesystem.before = failing_at(step, WRITES, FULL)
         outcomes = engine.commit(writes)
         met, filesystem.before = filesystem.before.met, lambda operation: None
         if not met:
             break
         if met[0].name == "link":
-            assert SyncFailed in map(type, outcomes)
             assert len(journaled(filesystem)) == 2
+            named_later(engine, writes, outcomes)
+            assert content_of(filesystem) == content_with(before, *writes[0].groups, *writes[1].groups)
         else:
             refused += 1
             assert [type(outcome) for outcome in outcomes] == [StorageRefused] * 2
@@ -234,6 +249,76 @@ def test_a_round_refused_at_any_write_leaves_nothing_of_any_partition(monkeypatc
         engine.close()
     assert outcomes == [Stored()] * 2
     assert refused > 10
+
+
+@pytest.mark.parametrize("long_from", [5, 1_000])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_partition_that_is_refused_at_any_write_refuses_no_other(monkeypatch, long_from, place):
+    monkeypatch.setattr(engine_module, "DIRECT_BYTES_MIN", long_from)
+    refused = 0
+    for step in range(STEPS_MAX):
+        filesystem, rounds, other = watched_filesystem(), Rounds(), other_rounds()
+        engine = journal_engine(filesystem)
+        clean(engine, filesystem, rounds, other)
+        before = content_of(filesystem)
+        writes = big_write(rounds, other)
+        fail = failing_at(step, WRITES, FULL)
+        directory = writes[place].directory
+        filesystem.before = lambda operation, fail=fail, of=directory: fail(operation) if of in operation.path else None
+        outcomes = engine.commit(writes)
+        filesystem.before = lambda operation: None
+        if not fail.met:
+            break
+        if fail.met[0].name == "link":
+            named_later(engine, writes, outcomes)
+        else:
+            refused += 1
+            assert outcomes[1 - place] == Stored()
+            assert isinstance(outcomes[place], StorageRefused)
+            assert (outcomes[place].groups_stored, writes[place].name in outcomes[place].reason) == (0, True)
+            assert content_of(filesystem) == content_with(before, *writes[1 - place].groups)
+            there = [partition.directory for partition in journaled(filesystem)[-1].round.partitions]
+            assert there == [writes[1 - place].directory.removeprefix(f"{ROOT}/")]
+            assert engine.commit([writes[place]]) == [Stored()]
+        assert content_of(filesystem) == content_with(before, *writes[0].groups, *writes[1].groups)
+        engine.close()
+    assert outcomes == [Stored()] * 2
+    assert refused > 5
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_part_that_the_rest_belongs_to_refuses_the_whole_round(engine, filesystem, rounds, other, place):
+    clean(engine, filesystem, rounds, other)
+    before, journal = content_of(filesystem), filesystem.read_file(journal_path())
+    parts = [rounds, other]
+    writes = [each.write(*each.three_groups(), is_tied=place == index) for index, each in enumerate(parts)]
+
+    def refuse(operation):
+        if operation.name == "write_at" and operation.path.startswith(parts[place].directory):
+            raise FULL
+
+    filesystem.before = refuse
+    outcomes = engine.commit(writes)
+    filesystem.before = lambda operation: None
+
+    assert [type(outcome) for outcome in outcomes] == [StorageRefused] * 2
+    assert content_of(filesystem) == before
+    assert filesystem.read_file(journal_path()) == journal
+
+
+def test_a_round_of_which_everything_is_refused_is_not_in_the_journal(engine, filesystem, rounds, other):
+    clean(engine, filesystem, rounds, other)
+    journal = filesystem.read_file(journal_path())
+
+    def refuse(operation):
+        if operation.name == "write_at" and operation.path.endswith(".log"):
+            raise FULL
+
+    filesystem.before = refuse
+    outcomes = engine.commit(big_write(rounds, other))
+
+    assert [type(outcome) for outcome in outcomes] == [StorageRefused] * 2
+    assert filesystem.read_file(journal_path()) == journal
 
 
 def test_a_part_of_a_record_that_was_refused_is_cut_off(engine, filesystem, rounds):
@@ -349,6 +434,22 @@ def test_a_partition_whose_name_is_taken_is_not_in_the_journal(engine, filesyste
     assert [type(outcome) for outcome in outcomes] == [ForeignVersion, Stored]
     assert [partition.directory for partition in journaled(filesystem)[-1].round.partitions] == ["topic=orders-part=1"]
     assert content_of(filesystem) == content_with(before, *write.groups)
+
+
+def test_where_a_name_is_taken_from_what_the_rest_belongs_to_nothing_of_the_round_is_stored(
+    engine, filesystem, rounds, other
+):
+    """A transaction would end without its marker in the partition that stops."""
+    clean(engine, filesystem, rounds, other)
+    group = rounds.group()
+    filesystem.open(f"{DELTA_LOG}/{group.commit.name}", create=True)
+    before, journal = content_of(filesystem), filesystem.read_file(journal_path())
+
+    outcomes = engine.commit([rounds.write(group, is_tied=True), other.write(other.group())])
+
+    assert [type(outcome) for outcome in outcomes] == [ForeignVersion, StorageRefused]
+    assert "what belongs to it cannot be stored" in outcomes[1].reason
+    assert (content_of(filesystem), filesystem.read_file(journal_path())) == (before, journal)
 
 
 def test_a_round_of_nobody_but_partitions_that_stop_is_not_in_the_journal(engine, filesystem, rounds):
@@ -502,3 +603,41 @@ def test_bytes_in_one_file_and_their_version_in_the_next(engine, filesystem, rou
     documents = [path for name, path, _ in settled(engine, filesystem, second_part) if name == "sync"]
     assert documents == [f"{DELTA_LOG}/{1:020d}.json"]
     assert filesystem.list_names(JOURNAL) == []
+
+
+class TellingFilesystem(CountingFilesystem):
+    """A directory tells of what could not be written back since it was opened, and of nothing before, as Linux does.
+
+    Attributes:
+        failures: how many writes did not reach the disk.
+    """
+
+    failures = 0
+
+    def open_tree(self, path):
+        tree, seen = super().open_tree(path), self.failures
+        sync_all = tree.sync_all
+
+        def tell():
+            if self.failures > seen:
+                raise BROKEN
+            sync_all()
+
+        tree.sync_all = tell
+        return tree
+
+
+def test_a_flush_of_everything_tells_of_all_that_failed_since_the_engine_was_made(monkeypatch, rounds):
+    monkeypatch.setattr(engine_module, "SYNCED_ONE_BY_ONE_MAX", 0)
+    filesystem = TellingFilesystem(MemoryFilesystem())
+    for directory in (DELTA_LOG, JOURNAL):
+        filesystem.make_directories(directory)
+    engine = journal_engine(filesystem)
+    engine.commit([rounds.write(rounds.group())])
+    filesystem.failures += 1
+
+    with pytest.raises(SyncFailedError):
+        engine.settle(engine.end_file())
+
+    assert filesystem.list_names(JOURNAL) == [print_journal_name(1)]
+    engine.close()

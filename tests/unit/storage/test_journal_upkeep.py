@@ -6,14 +6,24 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from exactlog.core.deltalog.journal_format import print_journal_name
+from exactlog.core.model.ids import TopicPartition
 from exactlog.core.model.metrics import Registry
 from exactlog.core.record.batch_format import decode_header
-from exactlog.storage import journal_engine
+from exactlog.storage import journal_engine, journal_remainder
 from exactlog.storage.journal_upkeep import FILE_AGE_MS_MAX, JournalUpkeep
 from exactlog.storage.round_committer import RoundCommitter
 from exactlog.storage.settings import FlushMode
 from exactlog.testing.failing_filesystem import FailingFilesystem
-from tests.support.partitions import JOURNAL, Ask, DataDirectory, batch_of, batches_of, values_of
+from tests.support.partitions import (
+    JOURNAL,
+    ORDERS,
+    ROOT,
+    Ask,
+    DataDirectory,
+    batch_of,
+    batches_of,
+    values_of,
+)
 
 
 class Upkept:
@@ -38,17 +48,22 @@ class Upkept:
         self.upkeep = JournalUpkeep(
             self.disk.engine,
             self.rounds,
+            filesystem=self.filesystem,
+            root=ROOT,
+            unopened=lambda: self.unopened,
             executor=self.executor,
             clock=self.clock,
             on_sync_failed=self.failed_syncs.append,
         )
+        self.unopened = []
         self.partition = self.disk.make()
 
-    async def append(self, *batches):
+    async def append(self, *batches, to=None):
         """Each in a round of its own."""
+        partition = to or self.partition
         for batch in batches:
-            ask = Ask(self.partition.append(decode_header(batch), memoryview(batch), now_ms=self.clock.now_ms()))
-            self.partition.when_committed(ask.tell)
+            ask = Ask(partition.append(decode_header(batch), memoryview(batch), now_ms=self.clock.now_ms()))
+            partition.when_committed(ask.tell)
             while ask.offset is None:  # noqa: ASYNC110  the loop under test is what turns
                 await asyncio.sleep(0)
 
@@ -62,10 +77,16 @@ class Upkept:
     def files(self):
         return sorted(self.filesystem.after_kill().list_names(JOURNAL))
 
-    def left(self):
+    def left(self, key=ORDERS):
         """What a start finds after a power cut."""
         with DataDirectory(self.filesystem.after_power_cut(), is_journaled=True) as disk:
-            return values_of(disk.open())
+            return values_of(disk.open(key))
+
+    async def age(self):
+        """Lets the present file go, if it may."""
+        await self.look()
+        self.clock.time_ms += FILE_AGE_MS_MAX
+        await self.look()
 
     def close(self):
         self.rounds.stop()
@@ -227,3 +248,111 @@ async def test_rounds_go_on_while_files_go(upkept, monkeypatch):
     assert upkept.files == []
     assert upkept.left() == [b"%020d" % number for number in range(40)]
     assert upkept.failed_syncs == []
+
+
+# --- partitions that stand still ----------------------------------------------------------------------------------
+
+OTHER = TopicPartition("another", 0)
+
+
+async def stopped(upkept):
+    """The partition has stopped, with three rounds that have no version, and another one goes on."""
+    other = upkept.disk.make(OTHER)
+    upkept.rounds._publication_is_due = True  # so none begins
+    await upkept.append(*batches_of(3))
+    upkept.partition.fail("somebody else writes there")
+    upkept.rounds._publication_is_due = False
+    return other
+
+
+async def test_a_partition_that_has_stopped_keeps_its_rounds_and_no_file(upkept):
+    other = await stopped(upkept)
+    values = []
+    for number in range(1, 4):
+        values.append(b"%d" % number * 1_000)
+        await upkept.append(batch_of(values[-1]), to=other)
+        await upkept.age()
+
+        assert names(number)[0] not in upkept.files
+        assert len(upkept.files) == 1
+        assert upkept.left() == VALUES
+        assert upkept.left(OTHER) == values
+    assert upkept.failed_syncs == []
+
+
+async def test_what_is_kept_makes_no_file_long_or_old(upkept, monkeypatch):
+    await stopped(upkept)
+    await upkept.age()
+    monkeypatch.setattr(journal_engine, "JOURNAL_FILE_BYTES", 200)
+    files = upkept.files
+    for _ in range(3):
+        await upkept.age()
+
+    assert upkept.files == files
+    assert upkept.left() == VALUES
+
+
+async def test_what_is_kept_goes_into_as_many_records_as_it_takes(upkept, monkeypatch):
+    monkeypatch.setattr(journal_remainder, "REMAINDER_RECORD_BYTES", 100)
+    await stopped(upkept)
+    for _ in range(2):
+        await upkept.append(batch_of(b"x"), to=upkept.disk.opened[OTHER])
+        await upkept.age()
+
+    assert upkept.left() == VALUES
+
+
+async def test_what_is_kept_outlives_a_power_cut_at_any_step(upkept, monkeypatch):
+    """Also where only a part of it has been written once more: what it says first is not the end of it."""
+    monkeypatch.setattr(journal_remainder, "REMAINDER_RECORD_BYTES", 1)
+    await stopped(upkept)
+    cuts = []
+    keep = upkept.disk.engine.keep
+
+    def keep_and_look(journaled, content):
+        cuts.append(upkept.left())
+        keep(journaled, content)
+        cuts.append(upkept.left())
+
+    monkeypatch.setattr(upkept.disk.engine, "keep", keep_and_look)
+    await upkept.age()
+
+    assert cuts == [VALUES] * 6
+    assert upkept.left() == VALUES
+
+
+async def test_what_was_never_opened_is_kept_too(upkept):
+    await upkept.append(*batches_of(3))
+    upkept.unopened = [upkept.partition.directory.removeprefix(f"{ROOT}/")]
+    await upkept.age()
+
+    assert upkept.files == names(2)
+    await upkept.upkeep.finish()
+    assert upkept.files == names(3)
+    assert upkept.left() == VALUES
+    upkept.unopened = []
+    await upkept.upkeep.finish()
+    assert upkept.files == []
+
+
+async def test_where_there_is_no_room_for_what_is_kept_the_file_stays_until_there_is(upkept):
+    await stopped(upkept)
+    upkept.filesystem.fail("write_at", path_pattern=f"{JOURNAL}/*", times=1)
+    await upkept.age()
+    assert upkept.files == names(1)
+
+    await upkept.age()
+
+    assert upkept.files == names(3), "the second one could not be begun"
+    assert upkept.left() == VALUES
+    assert upkept.failed_syncs == []
+
+
+async def test_at_the_end_only_what_is_kept_is_left(upkept):
+    other = await stopped(upkept)
+    await upkept.append(batch_of(b"b"), to=other)
+    await upkept.rounds.flush()
+    await upkept.upkeep.finish()
+
+    assert upkept.files == names(2)
+    assert (upkept.left(), upkept.left(OTHER)) == (VALUES, [b"b"])

@@ -134,4 +134,4 @@ def test_syncs_have_nothing_to_do():
     file.sync()
     file.sync_data()
     overlay.sync_directory("/data")
-    overlay.sync_all("/data")
+    overlay.open_tree("/data").sync_all()

@@ -373,3 +373,33 @@ def test_a_control_batch_that_says_something_else_ends_no_transaction():
 
         assert (partition.high_watermark, partition.last_stable_offset) == (2, 0)
         assert len(partition.committed.producers) == 1
+
+
+# --- what is settled --------------------------------------------------------------------------------------------------
+
+
+def test_a_producer_is_settled_once_its_own_batches_are_committed_whatever_others_write(disk, partition):
+    assert partition.is_settled(7)
+    write(disk, partition, 7)
+    assert not partition.is_settled(7)
+    assert partition.is_settled(8)
+    disk.run_round()
+
+    write(disk, partition, 8)
+    assert partition.is_settled(7)
+    assert not partition.is_settled(8)
+    disk.append_marker(partition, 7, epoch=1, is_commit=True)
+    assert not partition.is_settled(7)
+    disk.run_round()
+
+    assert partition.is_settled(7)
+    assert partition.is_settled(8)
+
+
+def test_a_producer_whose_batch_the_disk_refused_is_settled(disk, partition):
+    write(disk, partition, 7)
+    disk.run_round()
+    write(disk, partition, 7, 1)
+    disk.complete_round(disk.take_round(), [StorageRefused("full", 0)])
+
+    assert partition.is_settled(7)

@@ -12,6 +12,7 @@ from exactlog.storage.filesystem import MemoryFilesystem
 from exactlog.storage.round import StorageRefused, SyncFailed
 from exactlog.storage.round_committer import RoundCommitter
 from exactlog.storage.settings import FlushMode
+from exactlog.testing.failing_filesystem import FailingFilesystem
 from tests.support.counting_filesystem import CountingFilesystem
 from tests.support.partitions import Ask, DataDirectory, ManualClock, batch_of, batches_of, decode_header, values_of
 
@@ -491,10 +492,10 @@ async def test_who_waits_for_versions_waits_until_all_that_is_committed_has_one(
     await until(lambda: ask.told is not None)
     assert partition.table.next_offset == 0
 
-    assert await served.committer.published()
+    assert await served.committer.published() == []
 
     assert partition.table.next_offset == 1
-    assert await served.committer.published(), "there is nothing more"
+    assert await served.committer.published() == [], "there is nothing more"
 
 
 async def test_nobody_waits_for_the_versions_of_a_topic_that_is_deleted(serve):
@@ -504,7 +505,7 @@ async def test_nobody_waits_for_the_versions_of_a_topic_that_is_deleted(serve):
     await until(lambda: all(ask.told is not None for ask in asks))
     retiring = asyncio.ensure_future(partition.retire())
 
-    assert await served.committer.published()
+    assert await served.committer.published() == []
 
     assert other.table.next_offset == 1
     await retiring
@@ -517,5 +518,20 @@ async def test_a_partition_that_has_stopped_is_told_of_each_time(serve):
     await until(lambda: ask.told is not None)
     partition.fail("somebody else writes there")
 
-    assert not await served.committer.published()
-    assert not await served.committer.published()
+    assert await served.committer.published() == [partition]
+    assert await served.committer.published() == [partition]
+
+
+async def test_a_partition_whose_version_the_disk_refuses_is_told_of_until_it_has_it(serve):
+    files = FailingFilesystem()
+    served = serve(FlushMode.NONE, files)
+    partition, other = served.make(), served.make("another")
+    files.fail("link", path_pattern=f"{partition.directory}/*", times=1)
+    asks = [served.append(each, batch_of(b"a")) for each in (partition, other)]
+    await until(lambda: all(ask.told is not None for ask in asks))
+
+    assert await served.committer.published() == [partition]
+    served.committer._try_again(partition)
+
+    assert await served.committer.published() == []
+    assert (partition.table.next_offset, other.table.next_offset) == (1, 1)

@@ -52,9 +52,10 @@ def handle(request: EndTxnRequest, context: RequestContext) -> EndTxnResponse | 
 
     waiter = RequestWaiter(context, respond, refuse)
     broker = context.broker
-    if broker.producer_ids.is_empty or broker.transactions.find(request.transactional_id) is None:
+    runner = broker.transactions.find(request.transactional_id)
+    if runner is None or broker.producer_ids.is_empty:
         return _end_when_ready(ending, waiter, context)
-    broker.transactions.end(ending, waiter)
+    broker.transactions.end(ending, waiter, runner=runner)
     return None
 
 
@@ -70,4 +71,4 @@ async def _end_when_ready(ending: EndRequest, waiter: RequestWaiter, context: Re
     if isinstance(found, ErrorCode):
         waiter.fail(found)
     else:
-        context.broker.transactions.end(ending, waiter)
+        context.broker.transactions.end(ending, waiter, runner=found)

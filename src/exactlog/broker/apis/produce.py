@@ -21,13 +21,14 @@ partitions become part of the transaction by being written to, before they must 
 from collections.abc import Coroutine
 from typing import assert_never
 
+from exactlog.broker.coordinator.transaction_writes import Writer
 from exactlog.broker.partition_lookup import find_partition, open_partitions
 from exactlog.broker.request_context import RequestContext
 from exactlog.broker.topic_registry import Stopped, Topic
 from exactlog.broker.transactional_produce import (
-    has_epoch_per_transaction,
     in_words_of_produce,
     refuse_transaction,
+    transactional_producers,
     writer_of,
 )
 from exactlog.core.config.topic_configs import TopicConfig
@@ -47,14 +48,7 @@ from exactlog.core.protocol.messages.produce import (
     ProduceTerms,
     TopicProduceResponse,
 )
-from exactlog.core.record.batch_format import (
-    ATTRIBUTES_POSITION,
-    BATCH_OVERHEAD,
-    MAGIC,
-    MAGIC_POSITION,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-)
+from exactlog.core.record.batch_format import BatchHeader
 from exactlog.core.record.batch_validation import InvalidRecords, validate_produced
 from exactlog.storage.partition_log import Appended, AppendRefused, PartitionLog
 
@@ -78,8 +72,9 @@ INTERNAL_WRITER = "__admin_client"
 def handle(request: ProduceRequest, context: RequestContext) -> Coroutine[None, None, None] | None:
     """Appends what the request brings; the answer follows when the last of its partitions is committed."""
     produce = _Produce(request, context)
-    if _has_transactional_records(request):
-        refusal = refuse_transaction(request, context)
+    producers = transactional_producers(request)
+    if producers:
+        refusal = refuse_transaction(request, context, producers)
         if refusal is not None:
             produce.refuse(refusal)
             return None
@@ -112,12 +107,13 @@ class _Share:
 class _Produce:
     """One request on its way: looked up, appended, and answered when the last partition's result is known."""
 
-    __slots__ = ("_has_error", "_in_transaction", "_missing", "context", "request", "shares")
+    __slots__ = ("_has_error", "_in_transaction", "_missing", "_writer", "context", "request", "shares")
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         self.request = request
         self.context = context
         self._in_transaction: list[_TransactionalShare] = []
+        self._writer: Writer | None = None  # of those
         self.shares = [[_Share(part) for part in data.partition_data] for data in request.topic_data]
         self._missing = 1 + sum(map(len, self.shares))  # the one more is `append` itself
         self._has_error = False
@@ -164,16 +160,18 @@ class _Produce:
                 except KafkaError as error:
                     self._put(share, _refused(share, error.error_code, str(error)))
         if self._in_transaction:
-            writer = writer_of(self.request, self.context, self._in_transaction[0].header)
-            self._missing += len(self._in_transaction)  # each waits for the coordinator too
-            self.context.broker.transactions.writes.write(writer, self._in_transaction)
+            writes, self._in_transaction = self._in_transaction, []
+            self._writer = writer_of(self.request, self.context, writes[0].header)
+            self._missing += len(writes)  # each waits for the coordinator too
+            self.context.broker.transactions.writes.write(self._writer, writes)
         self._finish_request()
 
     def _finish_request(self) -> None:
         """All partitions have been looked at; what is not known yet is on its way to the disk."""
         self._missing -= 1
         if self.request.acks != 0:
-            self._send_if_complete()
+            if not self._missing:
+                self._send()
         elif self._has_error:
             self.context.close("acks-0-failed")  # what else could tell the client
         else:
@@ -226,7 +224,7 @@ class _Produce:
                     log_start_offset=partition.log_start_offset,
                 )
                 self._put(share, response)
-            self.context.finish(self._send_if_complete)
+            self._go_on()
 
         partition.when_committed(when_committed)
 
@@ -236,13 +234,10 @@ class _Produce:
         Also where nobody waits any more: whoever wants no answer may have gone by now.
         """
         assert isinstance(share.partition, PartitionLog)
+        assert self._writer is not None
         now_ms = self.context.broker.clock.now_ms()
         outcome = share.partition.append(
-            header,
-            records,
-            now_ms=now_ms,
-            is_verified=True,
-            supports_epoch_bump=has_epoch_per_transaction(self.context),
+            header, records, now_ms=now_ms, is_verified=True, supports_epoch_bump=self._writer.may_add
         )
         self._await(share, share.partition, outcome)
 
@@ -254,13 +249,13 @@ class _Produce:
             self._has_error = True
             if share.response is not None:
                 share.response = _refused(share, *share.lost_as)
-        self.context.finish(self._send_if_complete)
+        self._go_on()
 
     def refuse_share(self, share: _Share, error: ErrorCode) -> None:
         """The coordinator lets a share not in."""
         self._missing -= 1
         self._put(share, _refused(share, *in_words_of_produce(error, self.context.api_version)))
-        self.context.finish(self._send_if_complete)
+        self._go_on()
 
     def _append_on_terms(
         self,
@@ -281,7 +276,7 @@ class _Produce:
                 self._put(share, _refused(share, error, partition.failure or "The disk refused the write."))
             else:
                 self._put(share, _result_on_terms(share, outcome, log_start_offset=partition.log_start_offset))
-            self.context.finish(self._send_if_complete)
+            self._go_on()
 
         partition.when_published(when_published)
 
@@ -321,13 +316,15 @@ class _Produce:
         self._has_error = self._has_error or response.error_code != ErrorCode.NONE
         self._missing -= 1
 
-    def _send_if_complete(self) -> None:
+    def _go_on(self) -> None:
+        """One more result is known: the last one completes the answer."""
         if self.request.acks == 0:
             if self._has_error:  # found out after the request was let go
                 self.context.close("acks-0-failed")
-            return
-        if self._missing:
-            return
+        elif not self._missing:
+            self.context.finish(self._send)
+
+    def _send(self) -> None:
         topics = [
             TopicProduceResponse(
                 name=data.name,
@@ -364,21 +361,6 @@ class _TransactionalShare:
     def refuse(self, error: ErrorCode) -> None:
         """It may not be appended."""
         self._produce.refuse_share(self._share, error)
-
-
-def _has_transactional_records(request: ProduceRequest) -> bool:
-    """Whether the batch of any partition says that it is part of a transaction."""
-    for data in request.topic_data:
-        for part in data.partition_data:
-            records = part.records
-            if (
-                records is not None
-                and len(records) >= BATCH_OVERHEAD
-                and records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT
-                and records[MAGIC_POSITION] == MAGIC
-            ):
-                return True
-    return False
 
 
 def _check_batch(header: BatchHeader, config: TopicConfig, *, now_ms: int) -> None:

@@ -56,11 +56,10 @@ _STOPS: Final = "%s: the coordinator stops"
 _NO_PRODUCER: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
-class _Decided(Struct, frozen=True):
-    """A record that is on its way into the log, and how it is written there."""
+class _Decided(NewRecord, frozen=True, kw_only=True):
+    """What was decided, as the record that is on its way into the log."""
 
-    record: CoordinatorRecord
-    encoded: NewRecord
+    decided: CoordinatorRecord
 
 
 def expect_no_effect(effect: Struct) -> None:
@@ -142,25 +141,26 @@ class ShardRunner(Generic[AnyMachine]):
             has_effects_now: whether effects are carried out before what decided them is committed: what they bring is
                 part of the same round, and that is whole or absent.
         """
-        unanswered = [] if asker is None else [asker]
         if self._is_resigned:
-            _send_away(unanswered)
+            _send_away([] if asker is None else [asker])
             return
         decision = NOTHING
         told_at_once: tuple[Answer, ...] = ()
+        now_ms = self._clock.now_ms()
         try:
-            decision = work(self.machine, self._clock.now_ms())
-            told_at_once = self._carry_out(decision, has_effects_now=has_effects_now)
+            decision = work(self.machine, now_ms)
+            told_at_once = self._carry_out(decision, now_ms=now_ms, has_effects_now=has_effects_now)
         except Exception:  # nobody else is hurt, and whoever waits here is sent away
             _logger.critical(_STOPS, self._partition.topic_partition, exc_info=True)
+            unanswered = [] if asker is None else [asker]
             self.resign((*unanswered, *_waiters(decision)))
         for answer in told_at_once:
-            _give(answer, ErrorCode.NONE)
+            answer.waiter.answer(answer.outcome)
 
-    def _carry_out(self, decision: Decision, *, has_effects_now: bool) -> tuple[Answer, ...]:
+    def _carry_out(self, decision: Decision, *, now_ms: TimestampMs, has_effects_now: bool) -> tuple[Answer, ...]:
         """Does what was decided just now, nothing else may have happened since; gives who is to be told at once."""
         try:
-            records = self._encode(decision.records)
+            records = _encode(decision.records, now_ms=now_ms)
         except EncodeError as error:  # before anything of it has happened: it concerns who asked, and nobody else
             _logger.error("%s: a decision cannot be written down: %s", self._partition.topic_partition, error)
             _send_away(_waiters(decision), ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -172,15 +172,30 @@ class ShardRunner(Generic[AnyMachine]):
                 return ()
         elif records:
             self._gather(records)
-        self._set_timers(decision.timers)
-        for answer in decision.answers:
-            self.when_committed(partial(_give, answer))
-        for effect in decision.effects:
-            if has_effects_now:
-                self._have_done(effect, ErrorCode.NONE)
-            else:
-                self.when_committed(partial(self._have_done, effect))
+        if decision.timers:
+            self._set_timers(decision.timers)
+        later = () if has_effects_now else decision.effects
+        if decision.answers or later:
+            self.when_committed(partial(self._conclude, decision.answers, later))
+        for effect in decision.effects if has_effects_now else ():
+            self._have_done(effect)
         return decision.told_at_once
+
+    def _conclude(self, answers: Sequence[Answer], effects: Sequence[Struct], error: ErrorCode) -> None:
+        """What was decided is committed, or never will be."""
+        if error is not ErrorCode.NONE:
+            for answer in answers:
+                answer.waiter.fail(error)
+            return
+        for answer in answers:
+            answer.waiter.answer(answer.outcome)
+        for effect in effects:
+            self._have_done(effect)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that is decided by now is committed, or never will be."""
+        return self._is_resigned or self._committed == self._decided
 
     def when_committed(self, callback: Callable[[ErrorCode], None]) -> None:
         """Calls back when all that is decided by now is committed (NONE) or never will be; at once when it is."""
@@ -239,9 +254,9 @@ class ShardRunner(Generic[AnyMachine]):
         self._timer_keys.discard(key)
         self.decide(lambda machine, now_ms: machine.time_out(key, now_ms=now_ms))
 
-    def _have_done(self, effect: Struct, error: ErrorCode) -> None:
+    def _have_done(self, effect: Struct) -> None:
         """An effect is carried out; where that breaks, the next load of this shard sees that it is still to be done."""
-        if error is not ErrorCode.NONE:
+        if self._is_resigned:
             return
         try:
             self._on_effect(effect)
@@ -253,8 +268,8 @@ class ShardRunner(Generic[AnyMachine]):
 
     def _gather(self, records: list[_Decided]) -> None:
         """Records that are part of no transaction wait for the next round, to be one batch of it."""
-        for decided in records:
-            self.machine.replay(decided.record)
+        for record in records:
+            self.machine.replay(record.decided)
         self._forming += records
         self._decided += len(records)
         if not self._is_gathering:
@@ -291,8 +306,8 @@ class ShardRunner(Generic[AnyMachine]):
         refused = self._append(records, producer, then=partial(self._on_records_committed, records, producer_id))
         if refused is not None:
             return self._reason(refused)
-        for decided in records:
-            self.machine.replay(decided.record, producer_id=producer_id)
+        for record in records:
+            self.machine.replay(record.decided, producer_id=producer_id)
         self._decided += len(records)
         return ErrorCode.NONE if self._rewrite_if_due() else ErrorCode.NOT_COORDINATOR
 
@@ -323,19 +338,12 @@ class ShardRunner(Generic[AnyMachine]):
         self._forget_decided(refused.error_code)
         return ErrorCode.NOT_COORDINATOR
 
-    def _encode(self, records: Iterable[CoordinatorRecord]) -> list[_Decided]:
-        now_ms = TimestampMs(self._clock.now_ms())
-        return [
-            _Decided(record, NewRecord(key=record.encode_key(), value=record.encode_value(), timestamp_ms=now_ms))
-            for record in records
-        ]
-
     def _append(
         self, records: list[_Decided], producer: ProducerIdentity = _NO_PRODUCER, *, then: Callable[[], None]
     ) -> AppendRefused | None:
         """Appends one batch and calls `then` once it is committed; says why, where it is refused."""
         batch = build_batch(
-            [decided.encoded for decided in records],
+            records,
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             is_transactional=producer is not _NO_PRODUCER,
@@ -369,8 +377,8 @@ class ShardRunner(Generic[AnyMachine]):
         self._partition.when_committed(when_committed)
 
     def _on_records_committed(self, records: list[_Decided], producer_id: ProducerId | None) -> None:
-        for decided in records:
-            self.machine.replay_committed(decided.record, producer_id=producer_id)
+        for record in records:
+            self.machine.replay_committed(record.decided, producer_id=producer_id)
         self._reach(self._committed + len(records))
 
     def _on_marker_committed(self, producer_id: ProducerId, marker: TransactionMarker) -> None:
@@ -406,7 +414,7 @@ class ShardRunner(Generic[AnyMachine]):
             return True
         start, term = self._end_offset, self._term
         self._log_bytes = 0
-        live = self._encode(self.machine.live_records())
+        live = _encode(self.machine.live_records(), now_ms=self._clock.now_ms())
         batches = [(_NO_PRODUCER, live[at : at + _REWRITE_BATCH_RECORDS]) for at in _starts(live)]
         for producer, records in chain(batches, self._pending_batches()):
             refused = self._append(records, producer, then=_nothing)
@@ -431,7 +439,7 @@ class ShardRunner(Generic[AnyMachine]):
                 epochs = {entry.producer_id: entry.producer_epoch for entry in self._partition.open_transactions()}
             if producer_id not in epochs:
                 raise InvariantError(f"producer {producer_id} has records pending, and no transaction in its partition")
-            records = self._encode(record for _, record in pending)
+            records = _encode((record for _, record in pending), now_ms=self._clock.now_ms())
             for at in _starts(records):
                 yield ProducerIdentity(producer_id, epochs[producer_id]), records[at : at + _REWRITE_BATCH_RECORDS]
 
@@ -476,11 +484,10 @@ def _send_away(waiters: Iterable[Waiter], error_code: ErrorCode = ErrorCode.NOT_
         waiter.fail(error_code)
 
 
-def _give(answer: Answer, error: ErrorCode) -> None:
-    if error is ErrorCode.NONE:
-        answer.waiter.answer(answer.outcome)
-    else:
-        answer.waiter.fail(error)
+def _encode(records: Iterable[CoordinatorRecord], *, now_ms: TimestampMs) -> list[_Decided]:
+    return [
+        _Decided(record.encode_value(), record.encode_key(), timestamp_ms=now_ms, decided=record) for record in records
+    ]
 
 
 def _starts(records: Sequence[_Decided]) -> range:

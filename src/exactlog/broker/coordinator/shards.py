@@ -77,6 +77,8 @@ class Shards(Generic[AnyMachine]):
         self._on_dismissed = on_dismissed
         self._on_effect = on_effect
         self._runners: dict[int, ShardRunner[AnyMachine]] = {}
+        self._count_found = 0
+        """How many partitions the topic has, where a shard is loaded: it does not grow."""
         self._loading: dict[int, asyncio.Task[ShardRunner[AnyMachine] | ErrorCode]] = {}
         self._not_loaded: set[int] = set()
         """Those that could not be loaded a moment ago."""
@@ -93,8 +95,7 @@ class Shards(Generic[AnyMachine]):
 
     def find(self, key: str) -> ShardRunner[AnyMachine] | None:
         """The shard of a key if it is loaded and works; None: `load` says more."""
-        index = self.partition_of(key)
-        return None if index is None else self.find_index(index)
+        return self.find_index(coordinator_partition(key, self._count_found)) if self._runners else None
 
     def find_index(self, index: int) -> ShardRunner[AnyMachine] | None:
         """The shard of a partition if it is loaded and works; None: `load_index` says more."""
@@ -197,6 +198,8 @@ class Shards(Generic[AnyMachine]):
             clock=self._clock,
             on_effect=self._on_effect,
         )
+        topic = self._topics.by_name(self._topic)
+        self._count_found = 0 if topic is None else topic.partition_count
         self._runners[index] = runner
         runner.start(loaded_bytes=size_bytes)
         self._on_loaded(runner)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from exactlog.broker.coordinator.groups import GroupCoordinator
+from exactlog.broker.coordinator.groups import Runner as GroupRunner
 from exactlog.broker.coordinator.transaction_fault_points import (
     END_AFTER_PREPARE,
     END_BEFORE_COMPLETE,
@@ -18,7 +19,7 @@ from exactlog.broker.coordinator.transaction_fault_points import (
     MARKER_AFTER_SOME,
     MARKER_BEFORE,
 )
-from exactlog.broker.partition_lookup import closed_partitions, find_partition, open_partitions
+from exactlog.broker.partition_lookup import find_partition, open_partitions
 from exactlog.broker.timers import Timers
 from exactlog.broker.topic_registry import TopicRegistry
 from exactlog.core.model.clock import Clock
@@ -39,26 +40,28 @@ _GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _KNOWS_BETTER: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
+_NOT_READY: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+"""The partition has to be opened first, or its shard to be loaded."""
+
+_Target = PartitionLog | GroupRunner | ErrorCode
+"""Where markers for a partition go, or why they cannot."""
+
 _Key = tuple[str | tuple[TopicPartition, ...], ProducerIdentity, bool]
 
 
 class _Job:
     """The markers of one transaction on their way."""
 
-    __slots__ = ("attempt", "effect", "is_told_at_once", "then")
+    __slots__ = ("attempt", "effect", "identity", "is_told_at_once", "key", "then")
 
     def __init__(self, effect: WriteMarkers, then: Callable[[], None], *, is_told_at_once: bool) -> None:
         self.effect = effect
         self.then = then
         self.is_told_at_once = is_told_at_once
         self.attempt: _Attempt | None = None
-
-    @property
-    def key(self) -> _Key:
-        """What no two have in common. Of what nobody's transactional id lists, a partition at a time is aborted."""
-        effect = self.effect
-        identity = ProducerIdentity(effect.producer_id, effect.producer_epoch)
-        return effect.transactional_id or effect.partitions, identity, effect.is_commit
+        self.identity = ProducerIdentity(effect.producer_id, effect.producer_epoch)
+        # What no two have in common. Of what nobody's transactional id lists, a partition at a time is aborted.
+        self.key: _Key = (effect.transactional_id or effect.partitions, self.identity, effect.is_commit)
 
     def __str__(self) -> str:
         outcome = "commit" if self.effect.is_commit else "abort"
@@ -104,13 +107,11 @@ class MarkerWriter:
 
     async def make_ready(self, partitions: Sequence[TopicPartition]) -> None:
         """Opens those of the partitions that are not open yet, as far as that goes."""
-        await open_all(self._topics, self._topics_closed(partitions))
-        for index in self._shards_missing(partitions):
-            await self._groups.load_index(index)
-
-    def is_ready(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Whether `append` finds all of them open that exist."""
-        return not self._topics_closed(partitions) and not self._shards_missing(partitions)
+        closed = [key for key in partitions if self._find(key) is ErrorCode.LEADER_NOT_AVAILABLE]
+        await open_all(self._topics, closed)
+        for key in partitions:
+            if self._find(key) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                await self._groups.load_index(key.partition)
 
     def append(
         self,
@@ -126,52 +127,54 @@ class MarkerWriter:
         Returns:
             whether it is on its way into the log.
         """
+        target = self._find(topic_partition)
+        return self._append_to(target, marker, identity, transaction_version=transaction_version, then=then)
+
+    def _find(self, topic_partition: TopicPartition) -> _Target:
+        """Where markers for a partition go; or why they cannot: not now (`_NOT_READY`), or never."""
         opening = self._opening.get(topic_partition)
         if opening is not None:
-            opening.changed.set()
-            return self._append_to(
-                opening.partition, marker, identity, transaction_version=transaction_version, then=then
-            )
-        topic = self._topics.by_name(topic_partition.topic)
-        if topic is None or not 0 <= topic_partition.partition < topic.partition_count or _is_own(topic.name):
-            then(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            return False
-        if topic.name == CONSUMER_OFFSETS:
-            runner = self._groups.find_index(topic_partition.partition)
-            if runner is None:
-                then(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-                return False
-            return runner.write_marker(marker, identity, transaction_version=transaction_version, then=then)
-        partition = find_partition(self._topics, topic_partition.topic, topic_partition.partition)
-        if isinstance(partition, ErrorCode):
-            then(partition)
-            return False
-        return self._append_to(partition, marker, identity, transaction_version=transaction_version, then=then)
+            return opening.partition
+        topic, index = topic_partition
+        if topic == CONSUMER_OFFSETS:
+            found = self._topics.by_name(topic)
+            if found is None or not 0 <= index < found.partition_count:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            runner = self._groups.find_index(index)
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if runner is None else runner
+        if topic == TRANSACTION_STATE:  # only the coordinator of transactions itself writes there
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return find_partition(self._topics, topic, index)
 
     def _append_to(
         self,
-        partition: PartitionLog,
+        target: _Target,
         marker: TransactionMarker,
         identity: ProducerIdentity,
         *,
         transaction_version: int,
         then: Callable[[ErrorCode], None],
     ) -> bool:
-        outcome = partition.append_marker(
+        if isinstance(target, ErrorCode):
+            then(target)
+            return False
+        if not isinstance(target, PartitionLog):
+            return target.write_marker(marker, identity, transaction_version=transaction_version, then=then)
+        outcome = target.append_marker(
             marker,
             producer_id=identity.producer_id,
             producer_epoch=identity.producer_epoch,
             transaction_version=transaction_version,
             now_ms=self._clock.now_ms(),
         )
-
-        def when_committed(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE and isinstance(outcome, AppendRefused):
-                error = outcome.error_code
-            then(error)
-
-        partition.when_committed(when_committed)
-        return not isinstance(outcome, AppendRefused)
+        if self._opening and (opening := self._opening.get(target.topic_partition)) is not None:
+            opening.changed.set()
+        if isinstance(outcome, AppendRefused):
+            refusal = outcome.error_code
+            target.when_committed(lambda error: then(refusal if error is ErrorCode.NONE else error))
+            return False
+        target.when_committed(then)
+        return True
 
     async def end_while_opening(self, partition: PartitionLog, is_ended: Callable[[], bool]) -> None:
         """Waits until a marker has been appended to a partition that is being opened, and that nobody else comes by.
@@ -186,23 +189,6 @@ class MarkerWriter:
                 opening.changed.clear()
         finally:
             del self._opening[partition.topic_partition]
-
-    def _topics_closed(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
-        wanted = [key for key in partitions if key.topic != CONSUMER_OFFSETS and key not in self._opening]
-        return closed_partitions(self._topics, wanted)
-
-    def _shards_missing(self, partitions: Sequence[TopicPartition]) -> list[int]:
-        topic = self._topics.by_name(CONSUMER_OFFSETS)
-        if topic is None:
-            return []
-        return [
-            key.partition
-            for key in partitions
-            if key.topic == CONSUMER_OFFSETS
-            and key not in self._opening
-            and 0 <= key.partition < topic.partition_count
-            and self._groups.find_index(key.partition) is None
-        ]
 
     # --- all of a transaction -----------------------------------------------------------------------------------
 
@@ -236,8 +222,9 @@ class MarkerWriter:
     def _try(self, job: _Job, partitions: Sequence[TopicPartition]) -> None:
         """Appends markers, once their partitions are open; whatever breaks is tried again."""
         job.attempt = attempt = _Attempt(partitions, is_first=job.attempt is None)
-        if self.is_ready(partitions):
-            self._append_all(job, attempt)
+        targets = [self._find(partition) for partition in partitions]
+        if _NOT_READY.isdisjoint(targets):
+            self._append_all(job, attempt, targets)
             return
 
         job.is_told_at_once = False
@@ -248,26 +235,25 @@ class MarkerWriter:
             except Exception:
                 _logger.exception("the partitions of %s cannot be opened", job)
             if not self._is_stopped:
-                self._append_all(job, attempt)
+                self._append_all(job, attempt, [self._find(partition) for partition in partitions])
 
         task = asyncio.ensure_future(append_when_ready())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _append_all(self, job: _Job, attempt: _Attempt) -> None:
+    def _append_all(self, job: _Job, attempt: _Attempt, targets: Sequence[_Target]) -> None:
         effect = job.effect
         marker = TransactionMarker(is_commit=effect.is_commit, coordinator_epoch=effect.coordinator_epoch)
-        identity = ProducerIdentity(effect.producer_id, effect.producer_epoch)
-        version = effect.transaction_version
+        identity, version = job.identity, effect.transaction_version
         on_their_way = 0
         try:
             END_AFTER_PREPARE.reach()
-            for number, partition in enumerate(attempt.partitions):
+            for number, target in enumerate(targets):
                 if number:
                     MARKER_AFTER_SOME.reach()
                 MARKER_BEFORE.reach()
-                then = self._when_one_is_done(job, attempt, partition)
-                on_their_way += self.append(partition, marker, identity, transaction_version=version, then=then)
+                then = self._when_one_is_done(job, attempt, attempt.partitions[number])
+                on_their_way += self._append_to(target, marker, identity, transaction_version=version, then=then)
             MARKER_AFTER_ALL.reach()
         except Exception:  # of what is appended by now nobody is told; a second marker does no harm
             _logger.exception("the markers of %s could not be appended", job)
@@ -319,11 +305,6 @@ class MarkerWriter:
         job.attempt = _Attempt(partitions, is_first=False)
         job.is_told_at_once = False
         self._timers.set((self, job.key), RETRY_MS, try_again)
-
-
-def _is_own(topic: str) -> bool:
-    """Whether only the coordinator of transactions itself writes there: no transaction has a part in its log."""
-    return topic == TRANSACTION_STATE
 
 
 async def open_all(topics: TopicRegistry, partitions: Sequence[TopicPartition]) -> None:

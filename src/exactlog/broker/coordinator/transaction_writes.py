@@ -10,8 +10,7 @@ else a resend would be answered as if it were part of the transaction, which cou
 """
 
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -25,7 +24,7 @@ from exactlog.storage.partition_log import PartitionLog
 _logger = logging.getLogger(__name__)
 
 
-class Writer(Struct, frozen=True, kw_only=True):
+class Writer(Struct, frozen=True, kw_only=True, gc=False):
     """Who writes.
 
     Attributes:
@@ -82,7 +81,7 @@ class TransactionWrites:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
-        self._queues: dict[_Key, deque[Callable[[], None]]] = {}
+        self._queues: dict[_Key, list[Callable[[], None]]] = {}
         """What waits behind a write that the coordinator has been asked about."""
         self._joining: dict[_Key, list[Write]] = {}
         """What has gone, while it is not committed that its partition is part of the transaction."""
@@ -91,7 +90,7 @@ class TransactionWrites:
 
     def write(self, writer: Writer, writes: Sequence[Write]) -> None:
         """Carries writes out: each now, or when the coordinator has answered, or never."""
-        asked = []
+        asked: dict[_Key, Write] = {}
         for write in writes:
             key = (write.partition.topic_partition, writer.producer_id)
             queue = self._queues.get(key)
@@ -107,47 +106,46 @@ class TransactionWrites:
                 else:
                     joining.append(write)
             else:
-                self._queues[key] = deque()
-                asked.append(write)
+                self._queues[key] = []
+                asked[key] = write
         if asked:
-            partitions = tuple([write.partition.topic_partition for write in asked])
-            self._coordinator.add_for_write(writer, partitions, partial(self._answered, writer, asked, partitions))
+            self._coordinator.add_for_write(writer, _partitions(asked), partial(self._answered, writer, asked))
 
-    def _answered(
-        self, writer: Writer, asked: Sequence[Write], partitions: tuple[TopicPartition, ...], error: ErrorCode
-    ) -> None:
+    def _answered(self, writer: Writer, asked: Mapping[_Key, Write], error: ErrorCode) -> None:
         if error is ErrorCode.NONE:
             error = _pass_fault_point()
         if error is ErrorCode.NONE:
-            for write in asked:
+            for write in asked.values():
                 _safely(write.go)
             _safely(ADD_AFTER_DATA.reach)
-            joining = list(asked)
-            for partition in partitions:
-                self._joining[partition, writer.producer_id] = joining
-            self._coordinator.when_committed(
-                writer.transactional_id, partial(self._is_joined, writer, joining, partitions)
-            )
+            joining = list(asked.values())
+            for key in asked:
+                self._joining[key] = joining
+            then = partial(self._is_joined, writer, asked, joining)
+            self._coordinator.when_committed(writer.transactional_id, then)
         else:
-            for write in asked:
+            for write in asked.values():
                 _safely(partial(write.refuse, error))
-        for partition in partitions:
-            for queued in self._queues.pop((partition, writer.producer_id), ()):
+        for key in asked:
+            for queued in self._queues.pop(key):
                 _safely(queued)
 
     def _is_joined(
-        self, writer: Writer, joining: list[Write], partitions: tuple[TopicPartition, ...], error: ErrorCode
+        self, writer: Writer, asked: Mapping[_Key, Write], joining: Sequence[Write], error: ErrorCode
     ) -> None:
-        keys = [(partition, writer.producer_id) for partition in partitions]
-        for key in keys:
+        for key in asked:
             # Else a later one has asked again, since what was there had not been stored.
             if self._joining.get(key) is joining:
                 del self._joining[key]
         if error is not ErrorCode.NONE:
-            self._lost.update(keys)
-            self._coordinator.abort_orphans(writer, partitions, partial(self._lost.difference_update, keys))
+            self._lost.update(asked)
+            self._coordinator.abort_orphans(writer, _partitions(asked), partial(self._lost.difference_update, asked))
         for write in joining:
             _safely(partial(write.is_joined, error))
+
+
+def _partitions(asked: Iterable[_Key]) -> tuple[TopicPartition, ...]:
+    return tuple([partition for partition, _ in asked])
 
 
 def _pass_fault_point() -> ErrorCode:

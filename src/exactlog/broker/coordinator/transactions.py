@@ -158,10 +158,6 @@ class TransactionCoordinator(Shards[TransactionShard]):
 
     # --- what is asked ------------------------------------------------------------------------------------------
 
-    def find(self, key: str) -> TransactionRunner | None:
-        """The shard of a transactional id if it is loaded and works; None: `load` says more."""
-        return super().find(key) if self.is_enabled else None
-
     async def load(self, key: str) -> TransactionRunner | ErrorCode:
         """The shard of a transactional id, loaded; or why there is none now: as `Shards`, and where it is disabled."""
         return await super().load(key) if self.is_enabled else ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -185,23 +181,18 @@ class TransactionCoordinator(Shards[TransactionShard]):
             transaction_version=2 if writer.may_add else 1,
         )
         waiter = _OneWaiter(then)
+        runner = self.find(writer.transactional_id)
+        if runner is None:
+            self._spawn(self._add_when_loaded(request, waiter))
+        else:
+            _add(runner, request, waiter)
 
-        def ask(runner: TransactionRunner) -> None:
-            runner.decide(lambda shard, now_ms: shard.add_partitions(request, waiter, now_ms=now_ms), asker=waiter)
-
-        found = self.find(writer.transactional_id)
-        if found is not None:
-            ask(found)
-            return
-
-        async def ask_when_loaded() -> None:
-            loaded = await self.load(writer.transactional_id)
-            if isinstance(loaded, ErrorCode):
-                waiter.fail(loaded)
-            else:
-                ask(loaded)
-
-        self._spawn(ask_when_loaded())
+    async def _add_when_loaded(self, request: AddPartitionsRequest, waiter: "_OneWaiter") -> None:
+        loaded = await self.load(request.transactional_id)
+        if isinstance(loaded, ErrorCode):
+            waiter.fail(loaded)
+        else:
+            _add(loaded, request, waiter)
 
     def when_committed(self, transactional_id: str, callback: Callable[[ErrorCode], None]) -> None:
         """Calls back when all that is decided of an id by now is committed (NONE) or never will be."""
@@ -222,16 +213,17 @@ class TransactionCoordinator(Shards[TransactionShard]):
 
         self._spawn(abort_until_done())
 
-    def end(self, request: EndRequest, waiter: Waiter) -> None:
-        """Ends a transaction, once all that was written in it is committed. Its shard must be loaded."""
-        runner = self.find(request.transactional_id)
-        if runner is None:
-            waiter.fail(ErrorCode.NOT_COORDINATOR)
-            return
+    def end(self, request: EndRequest, waiter: Waiter, *, runner: TransactionRunner) -> None:
+        """Ends a transaction of a shard, once all that was written in it is committed."""
+        end = _EndOfTransaction(runner, request, waiter)
         if self._rounds.is_atomic:
-            self._end_in_next_round(_EndOfTransaction(runner, request, waiter))
+            self._end_in_next_round(end)
+            return
+        unsettled = self._unsettled(runner, request)
+        if unsettled:
+            end.wait(unsettled)
         else:
-            _EndOfTransaction(runner, request, waiter).wait(self._unsettled(runner, request))
+            end.decide()
 
     def _end_in_next_round(self, end: "_EndOfTransaction") -> None:
         """Has it end, markers and all, in the next round: when that starts, all that it ends is committed, or in it."""
@@ -253,16 +245,22 @@ class TransactionCoordinator(Shards[TransactionShard]):
             runner.append_decided()
 
     def _unsettled(self, runner: TransactionRunner, request: EndRequest) -> list["_Settling"]:
-        """What is decided of a transaction and not yet committed."""
+        """Where something is decided of a transaction and not yet committed."""
         entry = runner.machine.entry(request.transactional_id)
-        settling: list[_Settling] = [runner.when_committed]
-        for key in () if entry is None else entry.partitions:
-            found = self._topics.partition(key.topic, key.partition)
-            if isinstance(found, PartitionLog):
-                settling.append(found.when_committed)
-            if key.topic == CONSUMER_OFFSETS and (group_runner := self._groups.find_index(key.partition)) is not None:
-                settling.append(group_runner.when_committed)
-        return settling
+        unsettled: list[_Settling] = []
+        if not runner.machine.is_settled(request.transactional_id):
+            unsettled.append(runner.when_committed)
+        if entry is None:
+            return unsettled
+        for topic, index in entry.partitions:
+            found = self._topics.partition(topic, index)
+            if isinstance(found, PartitionLog) and not found.is_settled(entry.producer_id):
+                unsettled.append(found.when_committed)
+            if topic == CONSUMER_OFFSETS:
+                group_runner = self._groups.find_index(index)
+                if group_runner is not None and not group_runner.is_settled:
+                    unsettled.append(group_runner.when_committed)
+        return unsettled
 
     def fence(self, transactional_id: str) -> ErrorCode:
         """Fences whoever uses a transactional id, as if another had taken it over; or why that cannot be done."""
@@ -351,17 +349,15 @@ class _EndOfTransaction:
         self.runner = runner
         self._request = request
         self._waiter = waiter
-        self._missing = 1
+        self._missing = 0
         self._is_expected = False
 
     def wait(self, settling: Sequence[_Settling]) -> None:
         """Waits for all of them. What a round refuses was answered with an error: it is not part of what ends."""
-        self._missing += len(settling)
+        self.expect()
+        self._missing = len(settling)
         for settle in settling:
             settle(self._one_is_settled)
-        if self._missing > 1:
-            self.expect()
-        self._one_is_settled(ErrorCode.NONE)
 
     def expect(self) -> None:
         """It is decided later: what comes meanwhile is no part of it."""
@@ -380,6 +376,10 @@ class _EndOfTransaction:
     def _decide(self, shard: TransactionShard, now_ms: int) -> Decision:
         END_BEFORE_PREPARE.reach()
         return shard.end(self._request, self._waiter, was_expected=self._is_expected, now_ms=now_ms)
+
+
+def _add(runner: TransactionRunner, request: AddPartitionsRequest, waiter: "_OneWaiter") -> None:
+    runner.decide(lambda shard, now_ms: shard.add_partitions(request, waiter, now_ms=now_ms), asker=waiter)
 
 
 class _OneWaiter:

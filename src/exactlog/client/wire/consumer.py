@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from exactlog.client.ports import EARLIEST, ClientSettings, ConsumedRecord, IsolationLevel
+from exactlog.client.ports import EARLIEST, ClientSettings, ConsumedRecord, DamagedBatchError, IsolationLevel
 from exactlog.client.wire.admin import WireAdmin
 from exactlog.client.wire.cluster import Cluster, Lane, TopicMetadata, pick_by_topic_id
 from exactlog.client.wire.connection import WireConnection
@@ -115,11 +115,19 @@ class Reading:
             from_offset=self.positions[place],
             isolation=self._isolation,
             include_control=self._include_control,
+            end=_high_watermark(fetched),
         ):
-            for record in records:
-                if end is None or record.offset < end:
-                    yield ConsumedRecord(place, record, batch)
-                    self.positions[place] = Offset(record.offset + 1)
+            try:
+                for record in records:
+                    if end is None or record.offset < end:
+                        yield ConsumedRecord(place, record, batch)
+                        self.positions[place] = Offset(record.offset + 1)
+            except DecodeError as error:
+                raise DamagedBatchError(
+                    f"{place}: the batch at offset {batch.base_offset}: {error}",
+                    offset=batch.base_offset,
+                    next_offset=batch.next_offset,
+                ) from error
             behind = batch.next_offset if end is None else min(batch.next_offset, end)
             self.positions[place] = max(self.positions[place], behind)
             if self.positions[place] == end:
@@ -142,6 +150,7 @@ class Reading:
             from_offset=self.positions[place],
             isolation=self._isolation,
             include_control=self._include_control,
+            end=_high_watermark(fetched),
         ):
             behind = batch.header.next_offset if end is None else min(batch.header.next_offset, end)
             is_reached = end is None or batch.header.base_offset < end
@@ -242,3 +251,8 @@ class Reading:
                 return OffsetOutOfRangeError(f"{place} at offset {position}", oldest=earliest)
             return refusal(answer.error_code, f"fetch from {place}", f"offset {position} is behind the end")
         return refusal(answer.error_code, f"fetch from {place}")
+
+
+def _high_watermark(fetched: PartitionData) -> Offset | None:
+    """Up to where an answer can have records; None where it does not tell."""
+    return Offset(fetched.high_watermark) if fetched.high_watermark > 0 else None

@@ -6,13 +6,14 @@ from typing import Final
 
 import msgspec
 
-from exactlog.client.ports import IsolationLevel
+from exactlog.client.ports import DamagedBatchError, IsolationLevel
+from exactlog.client.wire.placed_headers import offset_behind, placed_headers
 from exactlog.core.codec.compression import decompress
 from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.ids import Offset, TopicPartition
 from exactlog.core.protocol.messages.fetch import AbortedTransaction
-from exactlog.core.record.batch_format import BATCH_OVERHEAD, BatchHeader, crc_is_valid, iter_headers
+from exactlog.core.record.batch_format import BATCH_OVERHEAD, BatchHeader, crc_is_valid
 from exactlog.core.record.control_record_format import decode_marker
 from exactlog.core.record.record_format import Record, decode_records
 
@@ -59,6 +60,7 @@ def visible_batches(
     from_offset: Offset,
     isolation: IsolationLevel,
     include_control: bool = False,
+    end: Offset | None = None,
 ) -> Iterator[tuple[BatchHeader, Iterable[Record]]]:
     """Every batch of an answer with those of its records that the reader sees, perhaps none.
 
@@ -71,6 +73,7 @@ def visible_batches(
         from_offset=from_offset,
         isolation=isolation,
         include_control=include_control,
+        end=end,
     ):
         yield batch.header, _records_from(batch, from_offset) if batch.is_visible else _NOTHING
 
@@ -83,6 +86,7 @@ def judged_batches(
     from_offset: Offset,
     isolation: IsolationLevel,
     include_control: bool = False,
+    end: Offset | None = None,
 ) -> Iterator[FetchedBatch]:
     """Every batch of an answer, and whether the reader sees what is in it.
 
@@ -97,17 +101,20 @@ def judged_batches(
         from_offset: where the reader stands, for messages.
         isolation: of the reader.
         include_control: whether control records are seen.
+        end: the high watermark, as fetched with them: no batch reaches beyond; None: not known.
 
     Raises:
-        DecodeError: a batch is damaged, or not one is whole.
+        DamagedBatchError: a batch is damaged, or not one is whole.
     """
     to_come = deque(sorted(aborted_transactions, key=lambda aborted: aborted.first_offset))
     aborted_producers: set[int] = set()
-    batch_count = 0
-    for position, header in iter_headers(records, may_be_cut=True):
-        batch_count += 1
+    for position, header in placed_headers(records, place=place, from_offset=from_offset, end=end):
         if not crc_is_valid(records, position):
-            raise DecodeError(f"{place}: the batch at offset {header.base_offset} fails its checksum")
+            raise DamagedBatchError(
+                f"{place}: the batch at offset {header.base_offset} fails its checksum",
+                offset=header.base_offset,
+                next_offset=offset_behind(records, position, begin=header.base_offset),
+            )
         is_visible = include_control or not header.is_control
         if isolation is IsolationLevel.READ_COMMITTED and header.has_producer_id:
             while to_come and to_come[0].first_offset <= header.last_offset:
@@ -118,8 +125,6 @@ def judged_batches(
             elif header.is_transactional and header.producer_id in aborted_producers:
                 is_visible = False
         yield FetchedBatch(place, header, is_visible, records, position)
-    if not batch_count and len(records):
-        raise DecodeError(f"{place}: {len(records)} bytes were fetched from offset {from_offset}, and no whole batch")
 
 
 def _is_abort(records: Buffer, position: int, header: BatchHeader) -> bool:

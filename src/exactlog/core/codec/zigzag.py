@@ -8,7 +8,7 @@ written seven bits a byte, the low ones first, with the top bit set where more f
 
 Decoders take a buffer and a position and return the value with the position behind it. Where the buffer ends too early
 they let ``IndexError`` out: a reader of many fields pays for one ``try`` only, and says what was cut short. One and two
-bytes, which is what records are made of, take a short cut.
+bytes, which is what records are made of, take a short cut; the encoders have those of small numbers in a table.
 """
 
 from typing import Final
@@ -16,21 +16,18 @@ from typing import Final
 from exactlog.core.codec.wire_types import Buffer
 from exactlog.core.model.errors import DecodeError
 
-_SINGLE_BYTES: Final = tuple(bytes((value,)) for value in range(0x80))
+_LEAST_KNOWN: Final = -1  # null, where a length stands
+_KNOWN_END: Final = 1_024
 
 
 def encode_varint(value: int) -> bytes:
     """Encode an int32; ``ValueError`` if it is not one."""
-    if -0x40 <= value < 0x40:
-        return _SINGLE_BYTES[(value << 1) ^ (value >> 6)]
-    return _encode(value, bits=32)
+    return _KNOWN[value] if _LEAST_KNOWN <= value < _KNOWN_END else _encode(value, bits=32)
 
 
 def encode_varlong(value: int) -> bytes:
     """Encode an int64; ``ValueError`` if it is not one."""
-    if -0x40 <= value < 0x40:
-        return _SINGLE_BYTES[(value << 1) ^ (value >> 6)]
-    return _encode(value, bits=64)
+    return _KNOWN[value] if _LEAST_KNOWN <= value < _KNOWN_END else _encode(value, bits=64)
 
 
 def decode_varint(buffer: Buffer, position: int = 0) -> tuple[int, int]:
@@ -90,3 +87,7 @@ def _decode(buffer: Buffer, position: int, *, bits: int) -> tuple[int, int]:
                 break
             return (raw >> 1) ^ -(raw & 1), position
     raise DecodeError(f"a variable-length integer is longer than {bits} bits")
+
+
+_KNOWN: Final = tuple(_encode(value, bits=32) for value in (*range(_KNOWN_END), _LEAST_KNOWN))
+"""By value; the last one is at -1, as Python counts."""

@@ -44,7 +44,7 @@ class BrokerConfig(Struct, frozen=True, kw_only=True):
     data_dir: Path | None = None
     flush_mode: FlushMode = "commit"
     flush_interval_ms: int = 1_000
-    commit_engine: CommitEngine = "files"
+    commit_engine: CommitEngine = "journal"
     num_partitions: int = 1
     auto_create_topics_enable: bool = True
     message_max_bytes: int = limits.RECORD_BATCH_BYTES_MAX

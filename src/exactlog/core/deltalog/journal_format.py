@@ -24,7 +24,7 @@ in which they stand. Layout: docs/formats/journal_format.md.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import crc32c
@@ -47,6 +47,10 @@ _HEAD_SIZE: Final = struct.Struct(">I")
 _SUFFIX: Final = ".journal"
 _NUMBER_DIGITS: Final = 20
 _NUMBER_MAX: Final = 2**63 - 1
+
+
+ReadBytes = Callable[[int, int], memoryview]
+"""So many bytes from a position on."""
 
 
 class FileHeader(msgspec.Struct, frozen=True):
@@ -179,7 +183,7 @@ def encode_round(sequence: int, journaled: JournaledRound, content: Sequence[Buf
 
 
 def find_rounds(content: Buffer, header: FileHeader) -> Iterator[FoundRound]:
-    """The rounds of a file, in order, up to the last one that is whole.
+    """As `scan_rounds`, of a file whose bytes are all there.
 
     Args:
         content: all bytes of the file.
@@ -189,15 +193,29 @@ def find_rounds(content: Buffer, header: FileHeader) -> Iterator[FoundRound]:
         DamageError: a record is damaged, and later ones are whole: no crash does that.
     """
     view = memoryview(content)
+    return scan_rounds(lambda size, position: view[position : position + size], len(view), header)
+
+
+def scan_rounds(read: ReadBytes, size_bytes: int, header: FileHeader) -> Iterator[FoundRound]:
+    """The rounds of a file, in order, up to the last one that is whole. No more than one is looked at at a time.
+
+    Args:
+        read: so many bytes of the file, from a position on; they do not change later.
+        size_bytes: of the file.
+        header: what the first bytes of it say.
+
+    Raises:
+        DamageError: a record is damaged, and later ones are whole: no crash does that.
+    """
     position, sequence = HEADER_BYTES, header.first_sequence
-    while (found := _find_round(view, position, sequence, header.salt)) is not None:
+    while (found := _find_round(read, size_bytes, position, sequence, header.salt)) is not None:
         yield found
         position, sequence = found.end, sequence + 1
-    for behind in range(position + ALIGNMENT, len(view) - _RECORD.size + 1, ALIGNMENT):
-        later: int = _RECORD.unpack_from(view, behind)[2]
+    for behind in range(position + ALIGNMENT, size_bytes - _RECORD.size + 1, ALIGNMENT):
+        later: int = _RECORD.unpack(read(_RECORD.size, behind))[2]
         # A record takes the alignment at least: so many fit in between.
         is_possible = sequence < later <= sequence + (behind - position) // ALIGNMENT
-        if is_possible and _find_round(view, behind, later, header.salt) is not None:
+        if is_possible and _find_round(read, size_bytes, behind, later, header.salt) is not None:
             raise DamageError(
                 f"record {sequence} at byte {position} is damaged, and record {later} at byte {behind} is whole",
                 hint="restore the file from a copy: rounds that were acknowledged are missing",
@@ -209,15 +227,15 @@ def _seed(salt: int, sequence: int) -> int:
     return crc32c.crc32c(_SEED.pack(salt, sequence))
 
 
-def _find_round(view: memoryview, position: int, sequence: int, salt: int) -> FoundRound | None:
+def _find_round(read: ReadBytes, size_bytes: int, position: int, sequence: int, salt: int) -> FoundRound | None:
     """The round at a position; None where there is none, or not a whole one."""
-    if position + _RECORD.size + _HEAD_SIZE.size > len(view):
+    if position + _RECORD.size + _HEAD_SIZE.size > size_bytes:
         return None
-    size, crc, found = _RECORD.unpack_from(view, position)
+    size, crc, found = _RECORD.unpack(read(_RECORD.size, position))
     start = position + _RECORD.size
-    if found != sequence or size < _HEAD_SIZE.size or start + size > len(view):
+    if found != sequence or size < _HEAD_SIZE.size or start + size > size_bytes:
         return None
-    payload = view[start : start + size]
+    payload = read(size, start)
     if crc32c.crc32c(payload, _seed(salt, sequence)) != crc:
         return None
     head_end = _HEAD_SIZE.size + _HEAD_SIZE.unpack_from(payload)[0]

@@ -56,7 +56,7 @@ from exactlog.core.model.limits import (
     PRODUCERS_PER_PARTITION_MAX,
 )
 from exactlog.core.model.sequences import sequence_after
-from exactlog.core.record.batch_format import TRANSACTIONAL_BIT, BatchHeader
+from exactlog.core.record.batch_format import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from exactlog.core.record.control_record_format import TransactionMarker
 
 
@@ -167,8 +167,9 @@ class ProducerStates:
             supports_epoch_bump: whether the producer has a new epoch in each transaction (transaction version 2), so
                 that the first batch that is seen of it here must be its first one.
         """
-        if not header.has_producer_id:
+        if header.producer_id <= NO_PRODUCER_ID:
             return FRESH
+        is_transactional = header.attributes & TRANSACTIONAL_BIT != 0
         entry = self._entries.get(header.producer_id)
         if entry is not None and is_client:
             if _is_next(header, entry):  # nearly every batch; the rules below come to the same
@@ -176,7 +177,7 @@ class ProducerStates:
             for batch in entry.batches:
                 if _is_resend(header, entry, batch):
                     return Duplicate(batch)
-        refusal = self._judge_membership(header, is_verified=is_verified) if header.is_transactional else None
+        refusal = self._judge_membership(header, is_verified=is_verified) if is_transactional else None
         if refusal is not None:
             return refusal
         if entry is None:
@@ -186,7 +187,9 @@ class ProducerStates:
         refusal = _judge_epoch(header, entry)
         if refusal is None and is_client:
             refusal = _judge_sequence(header, entry)
-        return refusal or _judge_transaction(header, entry) or FRESH
+        if refusal is None and entry.txn_start_offset is not None and not is_transactional:
+            refusal = _refuse_outside(header, entry)
+        return refusal or FRESH
 
     def _judge_membership(self, header: BatchHeader, *, is_verified: bool) -> Refused | None:
         """Whether its coordinator knows of the batch's transaction: else no marker would ever end it."""
@@ -247,7 +250,8 @@ class ProducerStates:
 
         Return what is known of its producer now (None: it has no producer id), for a map that follows to `adopt`.
         """
-        if header.is_control:
+        attributes = header.attributes
+        if attributes & CONTROL_BIT:
             raise InvariantError(f"the control batch at offset {header.base_offset} was replayed as data")
         if header.producer_id <= NO_PRODUCER_ID:
             return None
@@ -260,7 +264,7 @@ class ProducerStates:
         if header.base_sequence != NO_SEQUENCE:
             batches = (*batches[-(BATCHES_REMEMBERED_PER_PRODUCER - 1) :], _remember(header))
         txn_start_offset = None if known is None else known.txn_start_offset
-        if header.is_transactional and txn_start_offset is None:
+        if attributes & TRANSACTIONAL_BIT and txn_start_offset is None:
             txn_start_offset = header.base_offset
         entry = ProducerEntry(
             header.producer_id,
@@ -284,11 +288,11 @@ class ProducerStates:
         known = self._entries.get(header.producer_id)
         is_same_epoch = known is not None and known.producer_epoch == header.producer_epoch
         entry = ProducerEntry(
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            coordinator_epoch=marker.coordinator_epoch,
-            last_timestamp=header.max_timestamp,
-            batches=known.batches if known is not None and is_same_epoch else (),
+            header.producer_id,
+            header.producer_epoch,
+            marker.coordinator_epoch,
+            header.max_timestamp,
+            known.batches if known is not None and is_same_epoch else (),
         )
         self.adopt(entry)
         first_offset = None if known is None else known.txn_start_offset
@@ -304,16 +308,15 @@ class ProducerStates:
 
     def adopt(self, entry: ProducerEntry) -> None:
         """Take in the same batch as the map did whose `replay` returned this, in the same order: share the entry."""
-        if len(self._entries) >= PRODUCERS_PER_PARTITION_MAX and entry.producer_id not in self._entries:
+        if entry.producer_id not in self._entries and len(self._entries) >= PRODUCERS_PER_PARTITION_MAX:
             self._forget_the_most_silent()
         self._entries[entry.producer_id] = entry
         if entry.txn_start_offset is not None:
             self._open.setdefault(entry.producer_id, entry.txn_start_offset)
-        elif self._open:
-            self._open.pop(entry.producer_id, None)
-        else:
-            return
-        self.first_undecided_offset = next(iter(self._open.values()), None)
+            if self.first_undecided_offset is None:
+                self.first_undecided_offset = entry.txn_start_offset
+        elif self._open and self._open.pop(entry.producer_id, None) == self.first_undecided_offset:
+            self.first_undecided_offset = next(iter(self._open.values()), None)
 
     # --- forgetting ---------------------------------------------------------------------------------------------
 
@@ -355,11 +358,7 @@ def _open_transactions(entries: Iterable[ProducerEntry]) -> list[tuple[ProducerI
 
 def _remember(header: BatchHeader) -> RememberedBatch:
     return RememberedBatch(
-        first_sequence=header.base_sequence,
-        last_sequence=header.last_sequence,
-        offset_start=header.base_offset,
-        offset_end=header.last_offset,
-        timestamp=header.max_timestamp,
+        header.base_sequence, header.last_sequence, header.base_offset, header.last_offset, header.max_timestamp
     )
 
 
@@ -410,9 +409,7 @@ def _judge_sequence(header: BatchHeader, entry: ProducerEntry) -> Refused | None
     )
 
 
-def _judge_transaction(header: BatchHeader, entry: ProducerEntry) -> Refused | None:
-    if entry.txn_start_offset is None or header.is_transactional:
-        return None
+def _refuse_outside(header: BatchHeader, entry: ProducerEntry) -> Refused:
     return Refused(
         ErrorCode.INVALID_TXN_STATE,
         f"producer {header.producer_id} sent a batch without a transaction, its transaction since offset "

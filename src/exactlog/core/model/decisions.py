@@ -68,7 +68,7 @@ class CancelTimer(Struct, frozen=True):
     key: Hashable
 
 
-class ProducerIdentity(Struct, frozen=True):
+class ProducerIdentity(Struct, frozen=True, gc=False):
     """A producer, as it stands in the batches of its transaction."""
 
     producer_id: ProducerId

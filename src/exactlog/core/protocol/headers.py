@@ -23,8 +23,11 @@ from exactlog.core.protocol.api_keys import APIS, ApiKey
 
 _CONTROLLED_SHUTDOWN: Final = 7
 _START: Final = struct.Struct(">hhi")
+_FLEXIBLE_FROM: Final = {int(key): api.flexible_from for key, api in APIS.items()}
 _STRING_SIZE: Final = struct.Struct(">h")
 _CORRELATION_ID: Final = struct.Struct(">i")
+RESPONSE_HEADERS: Final = (_CORRELATION_ID, struct.Struct(">ix"))
+"""What packs a correlation id into the header of a response, by the header's version: no tagged field is ever sent."""
 
 
 class RequestHeader(Struct, frozen=True, kw_only=True, gc=False):
@@ -51,9 +54,9 @@ def request_header_version(api_key: int, api_version: int) -> int:
     Raises:
         DecodeError: the API is not in the table: how its header is written is not known.
     """
-    api = APIS.get(api_key)
-    if api is not None:
-        return 2 if api_version >= api.flexible_from else 1
+    flexible_from = _FLEXIBLE_FROM.get(api_key)
+    if flexible_from is not None:
+        return 2 if api_version >= flexible_from else 1
     if (api_key, api_version) == (_CONTROLLED_SHUTDOWN, 0):
         return 0
     raise DecodeError(f"There is no API with the key {api_key}")
@@ -125,8 +128,7 @@ def decode_response_header(buffer: Buffer, *, header_version: int, offset: int =
 
 def encode_response_header(correlation_id: int, *, header_version: int) -> bytes:
     """The bytes before a response."""
-    encoded = _CORRELATION_ID.pack(correlation_id)
-    return encoded + b"\x00" if header_version >= 1 else encoded
+    return RESPONSE_HEADERS[header_version].pack(correlation_id)
 
 
 def _decode_client_id(buffer: Buffer, offset: int) -> tuple[str | None, int]:

@@ -19,16 +19,15 @@ from exactlog.core.model.ids import (
     TimestampMs,
 )
 from exactlog.core.record.batch_format import (
-    ATTRIBUTES_POSITION,
     BATCH_OVERHEAD,
     CONTROL_BIT,
+    CRC,
     CRC_POSITION,
     HEADER,
     LENGTH_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     TRANSACTIONAL_BIT,
-    BatchHeader,
     checksum,
 )
 from exactlog.core.record.record_format import Headers, encode_record
@@ -80,46 +79,43 @@ def build_batch(
         raise ValueError("a batch holds at least one record")
     base_timestamp = records[0].timestamp_ms
     content = compress(compression, _encode_records(records, base_timestamp=base_timestamp))
-    header = BatchHeader(
-        base_offset=base_offset,
-        batch_length=BATCH_OVERHEAD - LENGTH_OVERHEAD + len(content),
-        leader_epoch=leader_epoch,
-        magic=MAGIC,
-        crc=0,
-        attributes=compression
-        | (LOG_APPEND_TIME_BIT if append_time_ms is not None else 0)
-        | (TRANSACTIONAL_BIT if is_transactional else 0)
-        | (CONTROL_BIT if is_control else 0),
-        last_offset_delta=len(records) - 1,
-        base_timestamp=base_timestamp,
-        max_timestamp=max(record.timestamp_ms for record in records) if append_time_ms is None else append_time_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=len(records),
-    )
-    return _assemble(header, content)
-
-
-def _assemble(header: BatchHeader, content: bytes) -> bytearray:
-    batch = bytearray(BATCH_OVERHEAD)
+    size_bytes = BATCH_OVERHEAD + len(content)
+    bits = LOG_APPEND_TIME_BIT * (append_time_ms is not None)
+    bits |= TRANSACTIONAL_BIT * is_transactional | CONTROL_BIT * is_control
+    youngest = max([record.timestamp_ms for record in records]) if append_time_ms is None else append_time_ms
     try:
-        HEADER.pack_into(batch, 0, *msgspec.structs.astuple(header))
+        head = HEADER.pack(
+            base_offset,
+            size_bytes - LENGTH_OVERHEAD,
+            leader_epoch,
+            MAGIC,
+            0,  # the checksum follows
+            compression | bits,
+            len(records) - 1,
+            base_timestamp,
+            youngest,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            len(records),
+        )
     except struct.error as error:
         raise ValueError(f"a value does not fit its field of the batch header: {error}") from None
-    batch += content
-    batch[CRC_POSITION:ATTRIBUTES_POSITION] = checksum(batch, 0, len(batch)).to_bytes(4)
+    batch = bytearray(head + content)
+    CRC.pack_into(batch, CRC_POSITION, checksum(batch, 0, size_bytes))
     return batch
 
 
 def _encode_records(records: Sequence[NewRecord], *, base_timestamp: TimestampMs) -> bytes:
     return b"".join(
-        encode_record(
-            offset_delta=index,
-            timestamp_delta=record.timestamp_ms - base_timestamp,
-            key=record.key,
-            value=record.value,
-            headers=record.headers,
-        )
-        for index, record in enumerate(records)
+        [
+            encode_record(
+                offset_delta=index,
+                timestamp_delta=record.timestamp_ms - base_timestamp,
+                key=record.key,
+                value=record.value,
+                headers=record.headers,
+            )
+            for index, record in enumerate(records)
+        ]
     )

@@ -61,6 +61,13 @@ CRC_POSITION: Final = 17
 ATTRIBUTES_POSITION: Final = 21
 BASE_TIMESTAMP_POSITION: Final = 27
 MAX_TIMESTAMP_POSITION: Final = 35
+PRODUCER_POSITION: Final = 43
+
+PLACE: Final = struct.Struct(">qii")
+"""Base offset, batch length and leader epoch, as they follow each other."""
+CRC: Final = struct.Struct(">I")
+PRODUCER: Final = struct.Struct(">qh")
+"""Producer id and epoch, as they follow each other."""
 
 LOG_APPEND_TIME_BIT: Final = 1 << 3
 TRANSACTIONAL_BIT: Final = 1 << 4
@@ -72,7 +79,6 @@ LENGTH_OVERHEAD: Final = 12
 
 _INT64: Final = struct.Struct(">q")
 _INT32: Final = struct.Struct(">i")
-_UINT32: Final = struct.Struct(">I")
 _INT16: Final = struct.Struct(">h")
 
 
@@ -139,24 +145,6 @@ class BatchHeader(msgspec.Struct, frozen=True, gc=False):
     def is_control(self) -> bool:
         """Whether the batch holds a transaction marker (or another control record) instead of data."""
         return bool(self.attributes & CONTROL_BIT)
-
-    def placed(self, *, base_offset: Offset, leader_epoch: LeaderEpoch) -> "BatchHeader":
-        """The same header as `assign` leaves it in the bytes."""
-        return BatchHeader(
-            base_offset,
-            self.batch_length,
-            leader_epoch,
-            self.magic,
-            self.crc,
-            self.attributes,
-            self.last_offset_delta,
-            self.base_timestamp,
-            self.max_timestamp,
-            self.producer_id,
-            self.producer_epoch,
-            self.base_sequence,
-            self.record_count,
-        )
 
 
 def decode_header(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -226,9 +214,31 @@ def assign(buffer: bytearray | memoryview, position: int, *, base_offset: Offset
     _INT32.pack_into(buffer, position + LEADER_EPOCH_POSITION, leader_epoch)
 
 
+def place(
+    batch: bytearray | memoryview, header: BatchHeader, *, base_offset: Offset, leader_epoch: LeaderEpoch
+) -> BatchHeader:
+    """`assign` for one batch whose header is known; return the header that it has then."""
+    PLACE.pack_into(batch, 0, base_offset, header.batch_length, leader_epoch)
+    return BatchHeader(
+        base_offset,
+        header.batch_length,
+        leader_epoch,
+        header.magic,
+        header.crc,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.record_count,
+    )
+
+
 def set_log_append_time(buffer: bytearray | memoryview, position: int, *, timestamp_ms: TimestampMs) -> None:
     """Stamp the batch at ``position`` with the time of its append (``message.timestamp.type=LogAppendTime``)."""
     header = decode_header(buffer, position)
     _INT16.pack_into(buffer, position + ATTRIBUTES_POSITION, header.attributes | LOG_APPEND_TIME_BIT)
     _INT64.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, timestamp_ms)
-    _UINT32.pack_into(buffer, position + CRC_POSITION, checksum(buffer, position, header.size_bytes))
+    CRC.pack_into(buffer, position + CRC_POSITION, checksum(buffer, position, header.size_bytes))

@@ -29,6 +29,7 @@ from exactlog.core.record.batch_format import (
     BATCH_OVERHEAD,
     CONTROL_BIT,
     HEADER,
+    LENGTH_OVERHEAD,
     LOG_APPEND_TIME_BIT,
     MAGIC,
     MAGIC_POSITION,
@@ -97,7 +98,7 @@ def _find_envelope_fault(
     header: BatchHeader, records: Buffer, *, batch_bytes_max: int, is_zstd_known: bool
 ) -> InvalidRecords | None:
     """Return what keeps the bytes from being exactly one batch, unharmed, of a size and a codec that we take."""
-    size_bytes = header.size_bytes
+    size_bytes = header.batch_length + LENGTH_OVERHEAD
     if size_bytes < BATCH_OVERHEAD:
         message = f"the batch claims {size_bytes} bytes, less than its header takes"
         return InvalidRecords(ErrorCode.CORRUPT_MESSAGE, message)

@@ -28,10 +28,11 @@ from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from exactlog.core.record.batch_builder import FIRST_OFFSET, NO_LEADER_EPOCH, NewRecord, build_batch
 from exactlog.core.record.batch_format import (
-    ATTRIBUTES_POSITION,
     BASE_TIMESTAMP_POSITION,
+    CRC,
     CRC_POSITION,
-    assign,
+    LENGTH_OVERHEAD,
+    PLACE,
     checksum,
 )
 from exactlog.core.record.record_format import Record, decode_records
@@ -78,11 +79,12 @@ def build_marker_batch(
 ) -> bytearray:
     """Return the control batch that ends the producer's transaction in a partition."""
     batch = bytearray(_template(marker.is_commit, marker.coordinator_epoch))
-    assign(batch, 0, base_offset=base_offset, leader_epoch=leader_epoch)
+    size_bytes = len(batch)
+    PLACE.pack_into(batch, 0, base_offset, size_bytes - LENGTH_OVERHEAD, leader_epoch)
     _TIMES_AND_PRODUCER.pack_into(
         batch, BASE_TIMESTAMP_POSITION, timestamp_ms, timestamp_ms, producer_id, producer_epoch
     )
-    batch[CRC_POSITION:ATTRIBUTES_POSITION] = checksum(batch, 0, len(batch)).to_bytes(4)
+    CRC.pack_into(batch, CRC_POSITION, checksum(batch, 0, size_bytes))
     return batch
 
 

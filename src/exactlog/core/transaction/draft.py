@@ -33,7 +33,6 @@ class Draft:
         self,
         limits: TransactionLimits,
         head: TransactionTable,
-        *,
         coordinator_epoch: int,
         new_producer_id: Callable[[], ProducerId | None],
         now_ms: int,
@@ -102,9 +101,10 @@ class Draft:
     def decision(self) -> Decision:
         """All of it."""
         return Decision(
-            records=tuple(self._records),
-            answers=tuple(self._answers),
-            timers=tuple(self._timers.values()),
-            told_at_once=tuple(self._told_at_once),
-            effects=tuple(self._effects),
+            tuple(self._records),
+            tuple(self._answers),
+            tuple(self._timers.values()) if self._timers else (),
+            None,
+            tuple(self._told_at_once),
+            tuple(self._effects),
         )

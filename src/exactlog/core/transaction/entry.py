@@ -3,7 +3,7 @@
 An entry never changes: each function gives the next one, after the table of states has let it pass.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -98,9 +98,9 @@ def initialise(
 ) -> TransactionEntry:
     """The producer is to go on at this epoch."""
     is_repeated = producer_epoch == entry.producer_epoch  # of a retry: what tells that it is one stays
-    return _move(
+    return replace(
         entry,
-        TransactionState.EMPTY,
+        state=check_transition(entry.state, TransactionState.EMPTY),
         producer_epoch=producer_epoch,
         previous_producer_id=entry.previous_producer_id if is_repeated else entry.producer_id,
         last_producer_epoch=last_producer_epoch,
@@ -119,9 +119,10 @@ def rotate(
     now_ms: int,
 ) -> TransactionEntry:
     """The epochs are used up: the producer is to go on with a new id."""
-    return _move(
+    return replace(
         entry,
-        TransactionState.EMPTY,
+        state=check_transition(entry.state, TransactionState.EMPTY),
+        previous_producer_id=entry.producer_id,
         producer_id=producer_id,
         producer_epoch=FIRST_EPOCH,
         last_producer_epoch=last_producer_epoch,
@@ -135,9 +136,10 @@ def add(
     entry: TransactionEntry, partitions: tuple[TopicPartition, ...], *, transaction_version: int, now_ms: int
 ) -> TransactionEntry:
     """These partitions, sorted, are those of the transaction; the first ones begin it."""
-    return _move(
+    return replace(
         entry,
-        TransactionState.ONGOING,
+        state=check_transition(entry.state, TransactionState.ONGOING),
+        previous_producer_id=entry.producer_id,
         partitions=partitions,
         start_time_ms=entry.start_time_ms if entry.state is TransactionState.ONGOING else now_ms,
         last_update_ms=now_ms,
@@ -147,9 +149,10 @@ def add(
 
 def fence(entry: TransactionEntry, *, last_producer_epoch: ProducerEpoch) -> TransactionEntry:
     """The epoch goes up against the producer of an open transaction; `prepare` leaves it at that (KAFKA-19367)."""
-    return _move(
+    return replace(
         entry,
-        TransactionState.PREPARE_EPOCH_FENCE,
+        state=check_transition(entry.state, TransactionState.PREPARE_EPOCH_FENCE),
+        previous_producer_id=entry.producer_id,
         producer_epoch=_next_epoch(entry),
         last_producer_epoch=last_producer_epoch,
     )
@@ -173,9 +176,12 @@ def prepare(
     is_fenced = entry.state is TransactionState.PREPARE_EPOCH_FENCE
     bumps = transaction_version >= EPOCH_PER_TRANSACTION_VERSION and not is_fenced
     has_begun = is_fenced or entry.state is TransactionState.ONGOING
-    return _move(
+    return replace(
         entry,
-        TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,
+        state=check_transition(
+            entry.state, TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
+        ),
+        previous_producer_id=entry.producer_id,
         producer_epoch=_next_epoch(entry) if bumps else entry.producer_epoch,
         last_producer_epoch=entry.producer_epoch if bumps else entry.last_producer_epoch,
         next_producer_id=next_producer_id,
@@ -190,9 +196,12 @@ def complete(entry: TransactionEntry, *, now_ms: int) -> TransactionEntry:
     """All markers are written."""
     is_commit = entry.state is TransactionState.PREPARE_COMMIT
     producer_id, producer_epoch = entry.next_identity
-    return _move(
+    return replace(
         entry,
-        TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
+        state=check_transition(
+            entry.state, TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+        ),
+        previous_producer_id=entry.producer_id,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         next_producer_id=NO_PRODUCER_ID,
@@ -203,8 +212,3 @@ def complete(entry: TransactionEntry, *, now_ms: int) -> TransactionEntry:
 
 def _next_epoch(entry: TransactionEntry) -> ProducerEpoch:
     return ProducerEpoch(min(entry.producer_epoch + 1, EPOCH_MAX))
-
-
-def _move(entry: TransactionEntry, state: TransactionState, **changes: Any) -> TransactionEntry:  # noqa: ANN401
-    check_transition(entry.state, state)
-    return replace(entry, state=state, **{"previous_producer_id": entry.producer_id, **changes})

@@ -27,7 +27,7 @@ class InitAnswer(Struct, frozen=True, kw_only=True):
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
 
 
-class AddPartitionsRequest(Struct, frozen=True, kw_only=True):
+class AddPartitionsRequest(Struct, frozen=True, kw_only=True, gc=False):
     """Makes partitions part of a transaction; the first ones begin it (AddPartitionsToTxn, Produce from 12)."""
 
     transactional_id: str
@@ -43,13 +43,13 @@ class AddPartitionsRequest(Struct, frozen=True, kw_only=True):
     """The transaction protocol that the client speaks: 2 where a Produce adds its partitions itself (KIP-890)."""
 
 
-class ErrorAnswer(Struct, frozen=True):
+class ErrorAnswer(Struct, frozen=True, gc=False):
     """Whether it was done."""
 
     error_code: ErrorCode = ErrorCode.NONE
 
 
-class EndRequest(Struct, frozen=True, kw_only=True):
+class EndRequest(Struct, frozen=True, kw_only=True, gc=False):
     """Commits or aborts a transaction (EndTxn)."""
 
     transactional_id: str
@@ -60,7 +60,7 @@ class EndRequest(Struct, frozen=True, kw_only=True):
     """2 for EndTxn from version 5, where every transaction has an epoch of its own (KIP-890); 1 below."""
 
 
-class EndAnswer(Struct, frozen=True, kw_only=True):
+class EndAnswer(Struct, frozen=True, kw_only=True, gc=False):
     """The producer id and epoch of the next transaction; -1 and -1 beside an error, and in version 1."""
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -68,7 +68,7 @@ class EndAnswer(Struct, frozen=True, kw_only=True):
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
 
 
-class WriteMarkers(Struct, frozen=True, kw_only=True):
+class WriteMarkers(Struct, frozen=True, kw_only=True, gc=False):
     """The effect of a decided outcome: its markers are to be written into all the partitions, if any.
 
     It is handed out once when the outcome is committed, and once more after every load that finds it unfinished. Who

@@ -9,7 +9,7 @@ Where a round fails, `reset` goes back to what is committed.
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
-from exactlog.core.model.decisions import CoordinatorRecord, Decision, UnknownRecord, Waiter
+from exactlog.core.model.decisions import CoordinatorRecord, Decision, Waiter
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.ids import ProducerEpoch, ProducerId, TopicPartition
@@ -31,7 +31,7 @@ from exactlog.core.transaction.requests import (
 )
 from exactlog.core.transaction.states import TransactionState
 from exactlog.core.transaction.timer_keys import ExpiryCheck, ParkTimer, TimeoutCheck
-from exactlog.core.transaction.transaction_record import AnyTransactionRecord, TransactionRecord, decode_record
+from exactlog.core.transaction.transaction_record import TransactionRecord, decode_record
 from exactlog.core.transaction.transaction_table import TransactionTable
 
 __all__ = ["TransactionLimits", "TransactionShard"]
@@ -221,6 +221,10 @@ class TransactionShard:
         """A transactional id by head; None where there is none."""
         return self._head.get(transactional_id)
 
+    def is_settled(self, transactional_id: str) -> bool:
+        """Whether all that is decided of a transactional id is committed: head and committed share its entry then."""
+        return self._head.get(transactional_id) is self._committed.get(transactional_id)
+
     def find_by_producer(self, producer_id: ProducerId) -> TransactionEntry | None:
         """The transactional id that has this producer id, by head; None where none has."""
         return self._head.by_producer_id(producer_id)
@@ -258,14 +262,17 @@ class TransactionShard:
 
     def replay(self, record: CoordinatorRecord, *, producer_id: ProducerId | None = None) -> None:
         """Takes a decided record in, onto head."""
-        decided = _transaction_record(record, producer_id)
-        self._head.replay(decided)
-        if isinstance(decided, TransactionRecord) and decided.entry is not None and decided.entry.state.is_prepared:
-            self._marking[decided.transactional_id] = decided.entry
+        if producer_id is not None:
+            raise _not_in_transactions(record, producer_id)
+        self._head.replay(record)
+        if isinstance(record, TransactionRecord) and record.entry is not None and record.entry.state.is_prepared:
+            self._marking[record.transactional_id] = record.entry
 
     def replay_committed(self, record: CoordinatorRecord, *, producer_id: ProducerId | None = None) -> None:
         """Takes the same record in, onto committed."""
-        self._committed.replay(_transaction_record(record, producer_id))
+        if producer_id is not None:
+            raise _not_in_transactions(record, producer_id)
+        self._committed.replay(record)
 
     def restore_marker(self, producer_id: ProducerId, *, is_commit: bool) -> None:
         """Is not called: nobody has transactions in this log."""
@@ -340,21 +347,11 @@ class TransactionShard:
         draft.answer(parked.waiter, ErrorAnswer(error), at_once=at_once)
 
     def _draft(self, now_ms: int) -> Draft:
-        return Draft(
-            self._limits,
-            self._head,
-            coordinator_epoch=self._coordinator_epoch,
-            new_producer_id=self._new_producer_id,
-            now_ms=now_ms,
-        )
+        return Draft(self._limits, self._head, self._coordinator_epoch, self._new_producer_id, now_ms)
 
 
-def _transaction_record(record: CoordinatorRecord, producer_id: ProducerId | None) -> AnyTransactionRecord:
-    if producer_id is not None:
-        raise InvariantError(f"a record in a transaction of producer {producer_id}: {record!r}")
-    if not isinstance(record, TransactionRecord | UnknownRecord):
-        raise InvariantError(f"no record of a transaction coordinator: {record!r}")
-    return record
+def _not_in_transactions(record: CoordinatorRecord, producer_id: ProducerId) -> InvariantError:
+    return InvariantError(f"a record in a transaction of producer {producer_id}: {record!r}")
 
 
 def _describe(entry: TransactionEntry) -> TransactionDescription:

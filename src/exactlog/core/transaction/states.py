@@ -75,11 +75,12 @@ TRANSITIONS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = Map
 """What may follow a state. docs/transaction_states.md draws it."""
 
 
-def check_transition(before: TransactionState, after: TransactionState) -> None:
-    """Lets a legal change pass.
+def check_transition(before: TransactionState, after: TransactionState) -> TransactionState:
+    """Lets a legal change pass; gives the state after it.
 
     Raises:
         InvariantError: it is not in the table.
     """
     if after not in TRANSITIONS[before]:
         raise InvariantError(f"no transaction goes from {before.kafka_name} to {after.kafka_name}")
+    return after

@@ -19,7 +19,7 @@ from exactlog.core.transaction.transaction_state_format import (
 _KEY_KIND: Final = struct.Struct(">h")
 
 
-class TransactionRecord(Struct, frozen=True):
+class TransactionRecord(Struct, frozen=True, gc=False):
     """Where a transactional id stands; None says that it is no more."""
 
     transactional_id: str

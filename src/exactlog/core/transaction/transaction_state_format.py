@@ -84,16 +84,20 @@ class TransactionLogValue(Message):
 
 _KEY_HEAD: Final = struct.Struct(">hH")
 _VALUE_HEAD: Final = struct.Struct(">hqhib")
-_VALUE_TIMES: Final = struct.Struct(">qq")
+_TIMES_AND_TAG_COUNT: Final = struct.Struct(">qqB")
 _NO_PARTITIONS: Final = b"\x00"
-_TAG_LAST_EPOCH: Final = encode_uvarint(10_000) + b"\x02"
-_SINGLE_BYTES: Final = tuple(bytes((value,)) for value in range(5))
+_INT64_TAG: Final = struct.Struct(">BBq")
+_INT16_TAG: Final = struct.Struct(">BBh")
+_LAST_EPOCH_TAG: Final = struct.Struct(">3sh")
+_LAST_EPOCH_PREFIX: Final = encode_uvarint(10_000) + b"\x02"
+_KEYS_CACHED_MAX: Final = 4_096
 _SETS_CACHED_MAX: Final = 1_024
 _PARTITIONS_CACHED_MAX: Final = 16  # in one set: at most about 5 KB with the longest names, 5 MB in all
 
 
+@lru_cache(maxsize=_KEYS_CACHED_MAX)
 def encode_transaction_key(transactional_id: str) -> bytes:
-    """The bytes of a key, as those of `TransactionLogKey`; written out, since it happens thrice in a transaction."""
+    """The bytes of a key, as those of `TransactionLogKey`; kept, since it is written thrice in a transaction."""
     name = transactional_id.encode()
     return _KEY_HEAD.pack(KEY_VERSION, len(name)) + name
 
@@ -110,24 +114,32 @@ def decode_transaction_key(key: bytes) -> str:
 def encode_transaction_value(entry: TransactionEntry) -> bytes:
     """The bytes of a value, as those of `TransactionLogValue` in version 1; written out as well."""
     head = _VALUE_HEAD.pack(_VALUE_VERSION, entry.producer_id, entry.producer_epoch, entry.timeout_ms, entry.state)
-    has_none = entry.state is TransactionState.EMPTY
-    partitions = _NO_PARTITIONS if has_none else _encode_partitions(entry.partitions)
-    tags = []
+    partitions = entry.partitions
+    if entry.state is TransactionState.EMPTY:
+        encoded_partitions = _NO_PARTITIONS
+    elif len(partitions) <= _PARTITIONS_CACHED_MAX:
+        encoded_partitions = _encode_small_set(partitions)
+    else:
+        encoded_partitions = _encode_set(partitions)
+    tags, tag_count = b"", 0
     if entry.previous_producer_id != NO_PRODUCER_ID:
-        tags.append(b"\x00\x08" + entry.previous_producer_id.to_bytes(8, signed=True))
+        tags += _INT64_TAG.pack(0, 8, entry.previous_producer_id)
+        tag_count += 1
     if entry.next_producer_id != NO_PRODUCER_ID:
-        tags.append(b"\x01\x08" + entry.next_producer_id.to_bytes(8, signed=True))
+        tags += _INT64_TAG.pack(1, 8, entry.next_producer_id)
+        tag_count += 1
     if entry.client_transaction_version:
-        tags.append(b"\x02\x02" + entry.client_transaction_version.to_bytes(2))
+        tags += _INT16_TAG.pack(2, 2, entry.client_transaction_version)
+        tag_count += 1
     if entry.last_producer_epoch != NO_PRODUCER_EPOCH:
-        tags.append(_TAG_LAST_EPOCH + entry.last_producer_epoch.to_bytes(2))
-    times = _VALUE_TIMES.pack(entry.last_update_ms, entry.start_time_ms)
-    return b"".join((head, partitions, times, _SINGLE_BYTES[len(tags)], *tags))
-
-
-def _encode_partitions(partitions: tuple[TopicPartition, ...]) -> bytes:
-    is_small = len(partitions) <= _PARTITIONS_CACHED_MAX
-    return _encode_small_set(partitions) if is_small else _encode_set(partitions)
+        tags += _LAST_EPOCH_TAG.pack(_LAST_EPOCH_PREFIX, entry.last_producer_epoch)
+        tag_count += 1
+    return (
+        head
+        + encoded_partitions
+        + _TIMES_AND_TAG_COUNT.pack(entry.last_update_ms, entry.start_time_ms, tag_count)
+        + tags
+    )
 
 
 def _encode_set(partitions: tuple[TopicPartition, ...]) -> bytes:

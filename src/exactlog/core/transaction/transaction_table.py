@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, KeysView, ValuesView
 
-from exactlog.core.model.decisions import UnknownRecord
+from exactlog.core.model.decisions import CoordinatorRecord, UnknownRecord
+from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.ids import ProducerId
 from exactlog.core.transaction.entry import TransactionEntry
 from exactlog.core.transaction.transaction_record import AnyTransactionRecord, TransactionRecord
@@ -42,14 +43,36 @@ class TransactionTable:
         """The ids that have a transaction open or prepared."""
         return self._open.keys()
 
-    def replay(self, record: AnyTransactionRecord) -> None:
-        """Takes a record in."""
-        if isinstance(record, TransactionRecord):
-            entry = record.entry
-            self._take_out(record.transactional_id, entry)
-            if entry is not None:
-                self._put(entry)
+    def replay(self, record: CoordinatorRecord) -> None:
+        """Takes a record in.
+
+        Raises:
+            InvariantError: it is a record of another coordinator.
+        """
+        if not isinstance(record, TransactionRecord):
+            self._replay_unknown(record)
             return
+        transactional_id, entry = record.transactional_id, record.entry
+        before = self._entries.get(transactional_id)
+        if before is not None:
+            if entry is None or entry.producer_id != before.producer_id:
+                self._by_producer_id.pop(before.producer_id, None)
+            if before.state.is_open:
+                self.open_partitions -= len(before.partitions)
+                if entry is None or not entry.state.is_open:
+                    del self._open[transactional_id]
+        if entry is None:
+            self._entries.pop(transactional_id, None)
+            return
+        self._entries[transactional_id] = entry
+        self._by_producer_id[entry.producer_id] = transactional_id
+        if entry.state.is_open:
+            self._open[transactional_id] = None
+            self.open_partitions += len(entry.partitions)
+
+    def _replay_unknown(self, record: CoordinatorRecord) -> None:
+        if not isinstance(record, UnknownRecord):
+            raise InvariantError(f"no record of a transaction coordinator: {record!r}")
         self._unknown.pop(record.key, None)
         if record.value is not None:
             self._unknown[record.key] = record.value
@@ -60,24 +83,3 @@ class TransactionTable:
             yield TransactionRecord(transactional_id, entry)
         for key, value in self._unknown.items():
             yield UnknownRecord(key, value)
-
-    def _take_out(self, transactional_id: str, after: TransactionEntry | None) -> None:
-        """Takes an entry out, up to what the one after it overwrites."""
-        entry = self._entries.get(transactional_id)
-        if entry is None:
-            return
-        if after is None:
-            del self._entries[transactional_id]
-        if after is None or after.producer_id != entry.producer_id:
-            self._by_producer_id.pop(entry.producer_id, None)
-        if entry.state.is_open:
-            self.open_partitions -= len(entry.partitions)
-            if after is None or not after.state.is_open:
-                del self._open[transactional_id]
-
-    def _put(self, entry: TransactionEntry) -> None:
-        self._entries[entry.transactional_id] = entry
-        self._by_producer_id[entry.producer_id] = entry.transactional_id
-        if entry.state.is_open:
-            self._open[entry.transactional_id] = None
-            self.open_partitions += len(entry.partitions)

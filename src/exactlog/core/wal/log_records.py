@@ -42,6 +42,19 @@ def read_log_record(region: int, *, offset: int, key: bytes | None, value: bytes
         ) from error
 
 
+def missing_entry_error(region: int, *, table: int, sequence: int, offset: int) -> UnreadableRecordError:
+    """The error for an entry that does not lie where it was written: something there was damaged so that it hides."""
+    return UnreadableRecordError(
+        f"region {region}, table {table}: entry {sequence} was written at offset {offset}, and is not there",
+        region=region,
+        table=table,
+        sequence=sequence,
+        offset=offset,
+        hint="restore the topic from a copy if there is one; to go on without what lies there, open the region with "
+        f"skip_offsets=[{offset}]",
+    )
+
+
 class LiveEntries:
     """Which of the entries that come along a reader is to see: not what is marked, and nothing twice.
 
@@ -50,12 +63,17 @@ class LiveEntries:
         last_duplicate_offset: where the last of them lies; None: there was none.
     """
 
-    def __init__(self, mark_of: Callable[[int], int]) -> None:
-        """`mark_of` tells the present mark of a table."""
+    def __init__(self, mark_of: Callable[[int], int], *, first: int = 0) -> None:
+        """`mark_of` tells the present mark of a table; of sequences below `first` the reader wants none."""
+        self._first = first
         self._mark_of = mark_of
         self._last: dict[int, int] = {}
         self.duplicate_count = 0
         self.last_duplicate_offset: int | None = None
+
+    def expected(self, table: int) -> int:
+        """The sequence that the reader is to see next of a table."""
+        return max(self._first, self._last.get(table, 0) + 1, self._mark_of(table))
 
     def sees(self, table: int, sequence: int, offset: int) -> bool:
         """Whether the reader sees the entry that comes next."""

@@ -51,6 +51,7 @@ class Recovery:
         self.replayed_count = 0
         self._plan = plan
         self._log_start = log_start
+        self._gap_end: int | None = None  # the highest offset before which sequences are missing
         self.lost = known_losses(self.meta, log_start=self.meta.high_watermark if plan.is_replaced else log_start)
 
     def replay(self, offset: int, key: bytes | None, value: bytes | None) -> None:
@@ -63,10 +64,15 @@ class Recovery:
             self.meta.replay_skip(offset)
             return
         entry = read_log_record(self.meta.region, offset=offset, key=key, value=value)
-        if self._plan.missing_from is not None:
-            self._notice_gap(entry.table, entry.sequence)
+        if self._plan.missing_from is not None or not self.meta.skipped_offsets:
+            self._notice_gap(entry.table, entry.sequence, offset)
         self.meta.replay(entry.table, entry.sequence, offset)
         self.replayed_count += 1
+
+    def replay_damage(self, offset: int, next_offset: int) -> None:
+        """Records that lie together are passed over, by the offset of the first of them."""
+        self.meta.replay_skip(offset)
+        self.meta.high_watermark = max(self.meta.high_watermark, next_offset)
 
     def accept_losses(self) -> None:
         """Go on without what is gone."""
@@ -82,7 +88,7 @@ class Recovery:
             return
         lost_offsets = [self._offset_of(table, first) for table, (first, _) in self.lost.items()]
         first = min(lost_offsets if missing_from is None else [missing_from, *lost_offsets])
-        last = self.meta.high_watermark - 1 if self._plan.is_replaced else self._log_start - 1
+        last = self.meta.high_watermark - 1 if self._plan.is_replaced else (self._gap_end or self._log_start) - 1
         told = "; ".join(f"table {table}: {low}..{high}" for table, (low, high) in sorted(self.lost.items()))
         raise RegionDataLostError(
             f"region {self.meta.region}: the records from offset {first} to {last} are gone, and no "
@@ -98,12 +104,14 @@ class Recovery:
         offset = self.meta.tables[table].seq_offset_mapping.offset_from(sequence)
         return self._log_start if offset is None else offset
 
-    def _notice_gap(self, table: int, sequence: int) -> None:
+    def _notice_gap(self, table: int, sequence: int, offset: int) -> None:
         known = self.meta.tables.get(table)
         expected = 1 if known is None else known.next_seq_num
         if sequence > expected:
             first, _ = self.lost.get(table, (expected, 0))
             self.lost[table] = (first, sequence - 1)
+            if self._plan.missing_from is None:
+                self._gap_end = offset
 
 
 def newest_snapshot_error(region: int, *, offset: int, error: Exception) -> UnreadableRecordError:

@@ -200,7 +200,7 @@ def test_a_write_that_breaks_hurts_no_other(world, monkeypatch, broken):
 
     world.write(("a", 0), ("b", 1))
     ((_, _, then),) = world.coordinator.asked
-    asked = then.args[1]
+    asked = list(then.args[1].values())
     monkeypatch.setattr(asked[0], broken, fail, raising=False)
 
     world.coordinator.answer()

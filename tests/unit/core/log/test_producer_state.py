@@ -143,7 +143,7 @@ def test_each_of_the_last_five_batches_is_a_duplicate_with_its_first_answer():
     states = states_after(*sent)
 
     for header in sent[-5:]:
-        assert decide(states, header.placed(base_offset=0, leader_epoch=-1)) == Duplicate(
+        assert decide(states, msgspec.structs.replace(header, base_offset=0, leader_epoch=-1)) == Duplicate(
             RememberedBatch(
                 header.base_sequence, header.last_sequence, header.base_offset, header.last_offset, header.max_timestamp
             )

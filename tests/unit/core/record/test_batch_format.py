@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 from crc32c import crc32c
+from msgspec.structs import replace
 
 from exactlog.core.codec.compression import Compression
 from exactlog.core.model.errors import DecodeError
@@ -12,6 +13,7 @@ from exactlog.core.record.batch_format import (
     crc_is_valid,
     decode_header,
     iter_headers,
+    place,
     set_log_append_time,
 )
 from exactlog.core.record.record_format import decode_records
@@ -72,6 +74,16 @@ def test_sequences_go_on_at_zero_behind_the_highest(base_sequence, last_sequence
     assert decode_header(batch).last_sequence == last_sequence
 
 
+def test_a_batch_that_gets_its_place_has_the_header_that_is_told():
+    batch = build_batch(TWO_RECORDS, producer_id=1, producer_epoch=2, base_sequence=3)
+
+    told = place(batch, decode_header(batch), base_offset=1 << 40, leader_epoch=9)
+
+    assert told == decode_header(batch)
+    assert (told.base_offset, told.leader_epoch) == (1 << 40, 9)
+    assert crc_is_valid(batch)
+
+
 @pytest.mark.parametrize("codec", list(Compression))
 def test_attributes_name_codec_and_kind(codec):
     batch = build_batch(
@@ -91,7 +103,7 @@ def test_an_offset_and_an_epoch_are_assigned_without_a_new_checksum():
     assign(memoryview(batch), 6, base_offset=1 << 40, leader_epoch=9)
 
     assert crc_is_valid(batch, 6)
-    assert decode_header(batch, 6) == as_sent.placed(base_offset=1 << 40, leader_epoch=9)
+    assert decode_header(batch, 6) == replace(as_sent, base_offset=1 << 40, leader_epoch=9)
     assert batch[:6] == b"before"
     assert [record.offset for record in decode_records(batch, 6)] == [1 << 40, (1 << 40) + 1]
 

@@ -109,3 +109,19 @@ def test_a_failed_round_sends_them_away_and_the_end_is_still_to_come(runtime, pr
     runtime.write_markers()
 
     assert again.error_code is ErrorCode.NONE
+
+
+def test_an_id_is_settled_once_what_was_decided_of_it_is_committed_whatever_is_decided_of_others():
+    runtime = TransactionRuntime(commits_at_once=False)
+    assert runtime.shard.is_settled(ID)
+    initialised = runtime.init(ID)
+    assert not runtime.shard.is_settled(ID)
+    assert runtime.shard.is_settled("another")
+    runtime.commit()
+    assert runtime.shard.is_settled(ID)
+    producer = identity(initialised)
+
+    runtime.add(producer, ORDERS)
+    assert not runtime.shard.is_settled(ID)
+    runtime.commit()
+    assert runtime.shard.is_settled(ID)

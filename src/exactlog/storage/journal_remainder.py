@@ -1,0 +1,59 @@
+"""What has to stay of files of the commit journal that go: the rounds of partitions that stand still.
+
+A partition that has stopped, or could not be opened, gets no delta versions; until a start can give it some, the
+journal alone says what of it is committed. All that a file holds of such partitions is written into the present one
+once more, as it is, and the file goes: so one partition never keeps the journal of all the others.
+"""
+
+from collections.abc import Collection, Iterator
+
+from exactlog.core.deltalog.journal_format import (
+    HEADER_BYTES,
+    JOURNAL_DIRECTORY,
+    FoundRound,
+    JournaledPartition,
+    JournaledRound,
+    decode_file_header,
+    print_journal_name,
+)
+from exactlog.storage.filesystem import Buffer, Filesystem
+from exactlog.storage.journal_reading import read_rounds
+
+REMAINDER_RECORD_BYTES = 1024 * 1024
+"""About so much goes into one record: each is synced, and delays the rounds behind it."""
+
+
+def read_remainder(
+    filesystem: Filesystem, root: str, number: int, directories: Collection[str]
+) -> Iterator[tuple[JournaledRound, list[Buffer]]]:
+    """What a file that has ended holds of partitions, by the names of their directories; in order, in a few rounds.
+
+    Raises:
+        OSError, DecodeError, DamageError: the file cannot be read any more.
+    """
+    file = filesystem.open(f"{root}/{JOURNAL_DIRECTORY}/{print_journal_name(number)}", read_only=True)
+    header = decode_file_header(file.read_at(HEADER_BYTES, 0), number=number)
+    partitions: list[JournaledPartition] = []
+    kept: list[Buffer] = []
+    size = 0
+    for found in read_rounds(file, file.size(), header):
+        for partition, part in _parts(found):
+            if partition.directory in directories:
+                partitions.append(partition)
+                kept.append(bytes(part))
+                size += len(part)
+        if size >= REMAINDER_RECORD_BYTES:
+            yield JournaledRound(tuple(partitions)), kept
+            partitions, kept, size = [], [], 0
+    if partitions:
+        yield JournaledRound(tuple(partitions)), kept
+
+
+def _parts(found: FoundRound) -> Iterator[tuple[JournaledPartition, memoryview]]:
+    """What a round brought to each partition, with its part of the content."""
+    start = 0
+    for partition in found.round.partitions:
+        sizes = [piece.size for piece in partition.bytes if piece.crc is None]
+        end = start + sum(sizes) + sum(commit.size for commit in partition.commits)
+        yield partition, found.content[start:end]
+        start = end
