@@ -14,8 +14,8 @@ PYTEST := $(BIN)/python -m pytest
 PYTHON ?=
 # Options handed on to pytest, bench/run.py or bench/soak.py: make test ARGS='-k fetch', make bench ARGS=--quick
 ARGS ?=
-# Worker processes of a test run.
-JOBS ?= auto
+# Worker processes of a test run: one more than cores, for many tests wait for a disk, a timer or another process.
+JOBS ?= $(shell expr $$(nproc) + 1)
 
 # The last step of the demo needs Spark, and that Java: where there is none it is left out.
 SPARK_IF_JAVA := $(if $(shell command -v java 2> /dev/null),$(VENV)/.spark)
@@ -48,8 +48,8 @@ spark-jars: $(VENV)/.spark ## fetch the connectors of Spark to Kafka and Delta i
 ##@ Prove
 .PHONY: test
 test: static ## everything, sampled; under 40 minutes on two cores
-	$(PYTEST) -n $(JOBS) $(ARGS)
 	$(PYTEST) -n $(JOBS) --engine files -m both_engines $(ARGS) || test $$? -eq 5  # 5: ARGS leave none of them
+	$(PYTEST) -n $(JOBS) $(ARGS)
 
 .PHONY: test-fast
 test-fast: static ## unit, property and architecture tests, static checks; under 3 minutes
@@ -57,8 +57,8 @@ test-fast: static ## unit, property and architecture tests, static checks; under
 
 .PHONY: test-long
 test-long: static ## the full matrices, with many more examples a property
-	$(PYTEST) -n $(JOBS) --long $(ARGS)
 	$(PYTEST) -n $(JOBS) --long --engine files $(ARGS)
+	$(PYTEST) -n $(JOBS) --long $(ARGS)
 
 .PHONY: check
 check: static ## format, lint, types, import contracts, coverage floors
