@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from exactlog.core.journal.actions import ActionRecord, Mark
+from exactlog.core.journal.actions import ActionRecord
 from exactlog.core.journal.batch_optimizer import optimize_actions
 from exactlog.core.journal.event_journal_format import decode_action
+from exactlog.core.journal.purge_cuts import cut_at_purges, is_on_terms
 from exactlog.core.journal.read_plan import Stretch
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.errors import DecodeError, ExactlogError
@@ -64,8 +65,7 @@ class PartitionReplicator:
         if not self._is_open or first > self._position:
             await self._open(before=first)
         await self._apply([record for record in records if record.offset >= self._position])
-        self._position = max(self._position, last + 1)
-        await self._move_pointer()
+        await self._move_to(last + 1)
 
     async def skip(self, offset: int) -> None:
         """Pass over a record that is parked, and replicate what waited behind it."""
@@ -93,11 +93,11 @@ class PartitionReplicator:
                 await self._apply(gap)
                 gap.clear()
         await self._apply(gap)
-        self._position = before
-        await self._move_pointer()
+        await self._move_to(before)
 
-    async def _move_pointer(self) -> None:
-        """To the last record, or to before the first one that is parked."""
+    async def _move_to(self, position: int) -> None:
+        """All before this offset is done: the pointer goes there, or to before the first record that is parked."""
+        self._position = max(self._position, position)
         first_parked = self.parking.first_offset
         target = self._position - 1 if first_parked is None else min(self._position, first_parked) - 1
         if target < 0 or (self._pointer is not None and target <= self._pointer):
@@ -112,30 +112,52 @@ class PartitionReplicator:
     # --- the journals -------------------------------------------------------------------------------------------------
 
     async def _apply(self, records: Sequence[Record]) -> None:
-        by_key = self._by_key(records)
-        at_a_time = asyncio.Semaphore(KEYS_AT_A_TIME)
-        outcomes = await asyncio.gather(
-            *(self._apply_key(key_id, actions, at_a_time) for key_id, actions in by_key.items()), return_exceptions=True
-        )
+        for stretch in cut_at_purges(self._decoded(records)):
+            if any(map(is_on_terms, stretch)):
+                await self._move_to(stretch[0].offset)  # what is before it never comes again
+            await self._apply_stretch(stretch)
         self._metrics.records.inc(len(records))
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
 
-    def _by_key(self, records: Sequence[Record]) -> dict[str, list[ActionRecord]]:
-        by_key: defaultdict[str, list[ActionRecord]] = defaultdict(list)
+    def _decoded(self, records: Sequence[Record]) -> list[ActionRecord]:
+        """Their actions, in order; a record that cannot be read is parked."""
+        decoded = []
         for record in records:
             if self.parking.is_skipped(record.offset):
                 continue
             try:
                 action = decode_action(self.place, record)
             except DecodeError as error:
-                self._park(_key_id(record), record.offset, error)
+                self._park(_key_id(record), record.offset, str(error))
                 continue
-            if action is None or isinstance(action.action, Mark):
+            if action is not None:
+                decoded.append(action)
+        return decoded
+
+    async def _apply_stretch(self, stretch: Sequence[ActionRecord]) -> None:
+        at_a_time = asyncio.Semaphore(KEYS_AT_A_TIME)
+        by_key = self._by_key(stretch)
+        outcomes = await asyncio.gather(
+            *(self._apply_key(key_id, actions, at_a_time) for key_id, actions in by_key.items()), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def _by_key(self, stretch: Sequence[ActionRecord]) -> dict[str, list[ActionRecord]]:
+        """The actions of each journal, without those that wait.
+
+        A purge on terms waits as well where a record before it is parked: the pointer cannot pass what came before it.
+        """
+        first_parked = self.parking.first_offset
+        by_key: defaultdict[str, list[ActionRecord]] = defaultdict(list)
+        for action in stretch:
+            key_id = action.key.id
+            if self.parking.is_waiting(key_id, action.offset):
                 continue
-            if not self.parking.is_waiting(action.key.id, record.offset):
-                by_key[action.key.id].append(action)
+            if first_parked is not None and first_parked < action.offset and is_on_terms(action):
+                self._park(key_id, action.offset, f"a purge on terms waits for offset {first_parked}, which is parked")
+                continue
+            by_key[key_id].append(action)
         return by_key
 
     async def _apply_key(self, key_id: str, actions: list[ActionRecord], at_a_time: asyncio.Semaphore) -> None:
@@ -149,7 +171,7 @@ class PartitionReplicator:
                         raise
                     if len(stretch) > 1:
                         continue  # one after the other then: those before the bad one count
-                    self._park(key_id, stretch[0].offset, error)
+                    self._park(key_id, stretch[0].offset, str(error))
                     return
                 self._metrics.actions.inc(len(stretch))
                 self._metrics.refused.inc(len(plan.refused))
@@ -167,10 +189,10 @@ class PartitionReplicator:
                 if stretch is actions:
                     return
 
-    def _park(self, key_id: str | None, offset: int, error: ExactlogError) -> None:
-        parked = self.parking.park(key_id, offset, str(error))
+    def _park(self, key_id: str | None, offset: int, reason: str) -> None:
+        parked = self.parking.park(key_id, offset, reason)
         if parked.offset == offset:
-            _log.error("%s offset %d, journal %s: parked: %s", self.place, offset, key_id, error)
+            _log.error("%s offset %d, journal %s: parked: %s", self.place, offset, key_id, reason)
 
 
 def _key_id(record: Record) -> str | None:

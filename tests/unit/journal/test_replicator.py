@@ -7,6 +7,7 @@ import pytest
 from exactlog.client.adapters import connect
 from exactlog.core.journal.errors import Retriable
 from exactlog.core.journal.event_journal_format import ACTION_HEADER, encode_action
+from exactlog.core.journal.expectation import Expectation
 from exactlog.core.journal.keys import SEQ_NR_MAX, JournalKey, SeqRange
 from exactlog.core.journal.new_actions import NewEvent, new_append
 from exactlog.core.journal.payload import TextPayload
@@ -202,3 +203,70 @@ async def test_a_fork_is_reported_and_who_came_first_stands(journals, log_url, s
         await pointer_at(store, topic, produced.offset)
     assert replicator.metrics.forks.value == 1
     assert [record.event async for record in journals[topic, "a"].read()] == ["first"]
+
+
+class DyingStore(MemoryJournalStore):
+    """Takes so many steps, and then none before it is brought back."""
+
+    def __init__(self, steps_left):
+        super().__init__()
+        self.steps_left = steps_left
+
+    async def carry_out(self, key, steps):
+        for step in steps:
+            if self.steps_left == 0:
+                raise Retriable("the store is away")
+            self.steps_left -= 1
+            await super().carry_out(key, [step])
+
+
+async def a_purge_on_terms_and_another_life(journal):
+    """Behind what the journal has, in the log, for a replicator that finds all of it in one poll."""
+    await journal.append(["4"])
+    state = (await journal._parts.looker.look(journal.key)).state
+    await journal.purge(expect=Expectation(exists=True, seq_nr=4, record_id=state.record_id))  # as purge_expired does
+    return await journal.append(["new 1", "new 2"])
+
+
+@pytest.mark.parametrize("steps", range(1, 8))
+async def test_a_replicator_that_dies_around_a_purge_on_terms_loses_nothing_of_the_next_life(
+    journals, log_url, topic, steps
+):
+    journal = journals[topic, "a"]
+    store = DyingStore(-1)
+    begun = await journal.append(["1", "2", "3"])
+    async with replicating(log_url, store, topic):
+        await pointer_at(store, topic, begun.offset)
+    last = await a_purge_on_terms_and_another_life(journal)
+    store.steps_left = steps
+    async with replicating(log_url, store, topic):
+        for _ in range(30):
+            if store.steps_left == 0 or (await store.pointer(TopicPartition(topic, 0))).offset == last.offset:
+                break
+            await asyncio.sleep(0.01)
+    store.steps_left = -1
+    async with replicating(log_url, store, topic) as replicator:
+        await pointer_at(store, topic, last.offset)
+        assert replicator.parked == ()
+
+    assert await stored(store, topic, "a") == (2, [1, 2])
+
+
+async def test_a_purge_on_terms_waits_behind_a_parked_record_of_another_journal(journals, log_url, store, topic):
+    poison = await put(log_url, topic, b"bad")
+    await journals[topic, "a"].append(["1", "2", "3"])
+    last = await a_purge_on_terms_and_another_life(journals[topic, "a"])
+    async with replicating(log_url, store, topic) as replicator:
+        await until(lambda: is_stored(store, topic, {"a": 4}))
+        await journals[topic, "b"].append(["1"])
+        await until(lambda: is_stored(store, topic, {"b": 1}))
+
+        assert [parked.key_id for parked in replicator.parked] == ["bad", "a"]
+        assert f"waits for offset {poison}" in replicator.parked[1].reason
+        assert await stored(store, topic, "a") == (4, [1, 2, 3, 4])
+
+        await replicator.skip(TopicPartition(topic, 0), poison)
+
+        await pointer_at(store, topic, last.offset)
+        assert replicator.parked == ()
+        assert await stored(store, topic, "a") == (2, [1, 2])

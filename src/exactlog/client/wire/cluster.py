@@ -58,6 +58,7 @@ class Cluster:
         self._topics: dict[str, TopicMetadata] = {}
         self._connections: dict[tuple[Address, Lane], WireConnection] = {}
         self._connecting: dict[tuple[Address, Lane], asyncio.Lock] = {}
+        self._is_closed = False
 
     # --- connections -----------------------------------------------------------------------------------------
 
@@ -118,8 +119,11 @@ class Cluster:
         return await self.connection_to(self._controller_id)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, also one that is being opened by somebody else just now."""
+        self._is_closed = True
         connections, self._connections = self._connections, {}
+        for connection in connections.values():  # at once: whoever closes may be cancelled while it waits
+            connection.give_up()
         await asyncio.gather(*(connection.close() for connection in connections.values()))
 
     async def _connect(self, address: Address, lane: Lane) -> WireConnection:
@@ -131,6 +135,9 @@ class Cluster:
             if connection is not None:
                 await connection.close()
             connection = await WireConnection.open(address, self._settings)
+            if self._is_closed:
+                await connection.close()
+                raise UnavailableError(f"{address}: the client is closed")
             self._connections[key] = connection
             return connection
 

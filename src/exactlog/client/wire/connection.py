@@ -113,10 +113,14 @@ class WireConnection:
         self._write(request, version=version)
         await self._drain()
 
-    async def close(self) -> None:
-        """Close the socket; whoever waits for an answer gets an `UnavailableError`."""
+    def give_up(self) -> None:
+        """Close the socket without waiting for it; whoever waits for an answer gets an `UnavailableError`."""
         self._fail("closed by the client")
         self._receiving.cancel()
+
+    async def close(self) -> None:
+        """Close the socket; whoever waits for an answer gets an `UnavailableError`."""
+        self.give_up()
         with contextlib.suppress(asyncio.CancelledError):
             await self._receiving
         with contextlib.suppress(OSError):
