@@ -53,18 +53,19 @@ class SystemKind:
     """Something to measure: its name in the tables, and how it is started."""
 
     name: str
-    flush_mode: str | None
-    """None for Apache Kafka, which answers from the page cache."""
+    options: tuple[str, ...] | None
+    """Of `exactlog serve`; None for Apache Kafka, which answers from the page cache."""
 
     def start(self) -> System:
         """A server that has not run before."""
-        return KafkaServer() if self.flush_mode is None else ExactlogServer(self.flush_mode)
+        return KafkaServer() if self.options is None else ExactlogServer(self.options)
 
 
 KAFKA = SystemKind("Apache Kafka 4.4.0", None)
-EXACTLOG_NONE = SystemKind("exactlog, none", "none")
-EXACTLOG_COMMIT = SystemKind("exactlog, commit", "commit")
-ALL_SYSTEMS = (KAFKA, EXACTLOG_NONE, EXACTLOG_COMMIT)
+EXACTLOG_NONE = SystemKind("exactlog, none", ("--flush-mode", "none"))
+EXACTLOG_COMMIT = SystemKind("exactlog, commit", ("--flush-mode", "commit"))
+EXACTLOG_FILES = SystemKind("exactlog, commit on files", ("--flush-mode", "commit", "--set", "commit.engine=files"))
+ALL_SYSTEMS = (KAFKA, EXACTLOG_NONE, EXACTLOG_COMMIT, EXACTLOG_FILES)
 
 
 class KafkaServer:
@@ -95,17 +96,16 @@ class KafkaServer:
 class ExactlogServer:
     """`exactlog serve`, a cold process."""
 
-    def __init__(self, flush_mode: str) -> None:
-        self._flush_mode = flush_mode
+    def __init__(self, options: tuple[str, ...]) -> None:
+        self._options = options
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             folder = Path(tempfile.mkdtemp(prefix="exactlog-bench-"))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            options = ("--flush-mode", self._flush_mode)
             broker = self._broker = stack.enter_context(
-                ServedBroker(folder / "data", log=folder / "broker.log", options=options)
+                ServedBroker(folder / "data", log=folder / "broker.log", options=self._options)
             )
             self.address = broker.address
             self.pid = int(broker.ready["pid"])
