@@ -250,8 +250,10 @@ class Life:
         self.disk.complete_round(taken, outcomes)
         self.complete([(partition, outcome) for (partition, _), outcome in zip(taken, outcomes, strict=True)])
 
-    def round(self):
+    def round(self, *, is_refused_in_part=False):
         self.append()
+        # What its own files refuse, a partition is refused alone: these rounds are of no transaction.
+        self.was_atomic = self.was_atomic and not is_refused_in_part
         self.run_round()
 
     def refused_round(self):
@@ -259,13 +261,13 @@ class Life:
         name = self.chance.choice(("write_at", "write_at", "create", "link"))
         pattern = self.chance.choice((f"{ROOT}/journal/*", "*.log", "*.tmp", "*"))
         with self.filesystem.fail(name, path_pattern=pattern, error=errno.ENOSPC, after=self.chance.randrange(4)):
-            self.round()
+            self.round(is_refused_in_part=True)
 
     def round_on_a_full_disk(self):
         """What there is room for is written, and no more."""
         self.filesystem.capacity_bytes = self.filesystem.used_bytes + self.chance.randrange(1_500)
         try:
-            self.round()
+            self.round(is_refused_in_part=True)
         finally:
             self.filesystem.capacity_bytes = None
 

@@ -111,7 +111,7 @@ def test_as_a_table_metrics_and_partitions_stand_below_each_other(run, broker, w
         (["--path", "{data_dir}", "--target", "{data_dir}/inside"], 2, "invalid-target"),
         (["--path", "{data_dir}", "--jar", "/no/such.jar"], 1, "jar-missing"),
         (["--path", "{data_dir}", "--master", "local[7]"], 1, "session-running"),
-        (["--path", "{data_dir}", "--master", "lokal"], 1, "session-running"),
+        (["--path", "{data_dir}", "--master", "lokal"], 2, "invalid-config"),
         (["--path", "{data_dir}", "--conf", "nonsense"], 2, "usage"),
     ],
 )

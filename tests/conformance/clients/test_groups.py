@@ -49,6 +49,10 @@ class SharedTopic:
         """The group as the broker describes it."""
         return self._control.describe_group(self.name)
 
+    def wait_until_described_with(self, protocol):
+        """The group is stable and has that protocol: two rebalances follow each other where partitions move by one."""
+        self._members.wait_until(lambda: self.described().protocol == protocol)
+
     def was_consumed_once(self):
         """Whether all that was sent was handed out exactly once, to whomever."""
         return sorted(int(value) for *_, value in self._members.records) == list(range(self._sent))
@@ -118,7 +122,7 @@ def test_cooperative_members_give_up_only_what_moves(shared):
     second = shared.join("second", assignor="cooperative-sticky")
     shared.wait_until_shared(first, second)
 
-    assert shared.described().protocol == "cooperative-sticky"
+    shared.wait_until_described_with("cooperative-sticky")
     assert [partitions for what, partitions in first.rebalances if what != "assigned" and partitions] == [second.owned]
     shared.send_and_wait_until_consumed(40)
     assert shared.was_consumed_once()

@@ -83,7 +83,7 @@ class Mutator:
                 "forbidden": self._unknown + "/",
                 "not ascii": self._unknown + "å",
             } | ({"dots": ".."} if "name" in where or "topic" in where else {})
-        if where.endswith("timeout_ms"):  # whether a few milliseconds are enough is chance
+        if where.endswith(("timeout_ms", "duration_filter")):  # whether a few milliseconds are enough is chance
             return {label: number for label, number in HOSTILE_VALUES[name].items() if number <= 0 or number > 7}
         if where.endswith("producer_id"):  # small ones are those of other scenarios, or the very one
             return {label: number for label, number in HOSTILE_VALUES[name].items() if number < 0 or number > 7}

@@ -8,6 +8,7 @@ from exactlog.core.group.shard import GroupShard
 from exactlog.core.log import producer_state
 from exactlog.core.log.producer_state import Duplicate, ProducerStates
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.ids import TopicPartition
 from exactlog.core.record.control_record_format import TransactionMarker
 from exactlog.core.transaction import adding, ending, initialising
 from exactlog.core.transaction.draft import Draft
@@ -17,6 +18,8 @@ from exactlog.storage.append_outcome import Appended
 from exactlog.storage.partition_log import PartitionLog
 from tests.conformance.mutants.mutant_registry import every, is_ours, mutant, wrap
 
+NOT_OURS = TopicPartition("", 0)
+
 # --- markers --------------------------------------------------------------------------------------------------------
 
 
@@ -24,22 +27,18 @@ def on_markers(patch, change):
     """`change(append, topic_partition, marker, identity, then)` in place of the append: is the marker on its way?"""
 
     def make(real):
-        def append(self, topic_partition, marker, identity, *, transaction_version, then):
-            def go_on(changed_marker=marker, changed_identity=identity, changed_then=then):
+        def append_to(self, target, marker, identity, *, transaction_version, then):
+            def go_on(changed_marker=marker, changed_then=then):
                 return real(
-                    self,
-                    topic_partition,
-                    changed_marker,
-                    changed_identity,
-                    transaction_version=transaction_version,
-                    then=changed_then,
+                    self, target, changed_marker, identity, transaction_version=transaction_version, then=changed_then
                 )
 
+            topic_partition = target.topic_partition if isinstance(target, PartitionLog) else NOT_OURS
             return change(go_on, topic_partition, marker, identity, then)
 
-        return append
+        return append_to
 
-    wrap(patch, MarkerWriter, "append", make)
+    wrap(patch, MarkerWriter, "_append_to", make)
 
 
 @mutant("a marker is lost", "missing-marker")
@@ -110,6 +109,7 @@ def commit_aborts(patch, hit):
     "missing-marker",
     "wrong-marker",
     dies_at="txn.end.after_prepare",
+    engine="files",  # with a journal nothing is ever prepared and not complete in the log
 )
 def forget_prepared(patch, hit):
     def make(real):

@@ -19,14 +19,15 @@ class Mutant(NamedTuple):
     breaks: Callable
     crashes: int = 0
     dies_at: str | None = None
+    engine: str | None = None
 
 
 MUTANTS = {}
 
 
-def mutant(name, *kinds, crashes=0, dies_at=None):
+def mutant(name, *kinds, crashes=0, dies_at=None, engine=None):
     def register(breaks):
-        MUTANTS[name] = Mutant(name, frozenset(kinds), breaks, crashes, dies_at)
+        MUTANTS[name] = Mutant(name, frozenset(kinds), breaks, crashes, dies_at, engine)
         return breaks
 
     return register

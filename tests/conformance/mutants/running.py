@@ -31,11 +31,12 @@ class Embedded(WireSystem):
         self._broker.restart()
 
 
-def check_workload(path, *, version=2, crashes=0, dies_at=None, at=3, **workload):
+def check_workload(path, *, version=2, crashes=0, dies_at=None, at=3, engine=None, **workload):
     """Runs it and returns the report; the broker keeps everything in memory where it need not start again."""
     with ExitStack() as stack:
         needs_disk = crashes or dies_at is not None
-        broker = stack.enter_context(Broker(config={} if needs_disk else {"in.memory": True}))
+        on_disk = {} if engine is None else {"commit.engine": engine}
+        broker = stack.enter_context(Broker(config=on_disk if needs_disk else {"in.memory": True}))
 
         def die():
             broker._kill_node()  # from within its own loop: sockets and files go, as with the process

@@ -44,6 +44,7 @@ def test_a_broken_broker_is_found_out(name, path, monkeypatch, caplog):
             patience=0.9,
             crashes=mutant.crashes,
             dies_at=mutant.dies_at,
+            engine=mutant.engine,
         )
         kinds = {str(kind) for kind in report.kinds}
         assert not misfits(caplog), "the mutant does not fit the broker any more"

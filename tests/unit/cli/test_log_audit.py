@@ -136,6 +136,7 @@ def test_a_person_gets_a_table_and_the_findings_below_it(run, data_dir, partitio
 
 def test_verifying_runs_beside_a_broker_and_changes_nothing(run, exactlog_broker, exactlog_topic):
     run("produce", exactlog_topic, stdin=b"a\nb")
+    wait_published(exactlog_broker)
     directory = exactlog_broker.data_dir / f"topic={exactlog_topic}-part=0"
     before = content_of(directory)
 
