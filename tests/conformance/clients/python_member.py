@@ -4,6 +4,7 @@ It commits each batch of records after it told them, and leaves when its input e
 """
 
 import asyncio
+import faulthandler
 import logging
 import sys
 import warnings
@@ -22,6 +23,7 @@ from tests.conformance.clients.member_events import Wanted, membership, say, say
 
 HEARTBEAT_MS = 500
 POLL_MS = 100
+STANDS_STILL_S = 50  # then a member tells where it is, for whoever reads why a test has failed
 
 
 def be_confluent(bootstrap_servers, wanted):
@@ -85,6 +87,10 @@ def be_kafka_python(bootstrap_servers, wanted):
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
+    # One that joins before it knows its topics joins again at once, and has stood still then: no heartbeat, no request.
+    for topic in wanted.topics:
+        consumer.partitions_for_topic(topic)
+    faulthandler.dump_traceback_later(STANDS_STILL_S)
     consumer.subscribe(wanted.topics, listener=Telling())
     is_wanted = Wanted()
     while is_wanted:
