@@ -4,21 +4,17 @@ The jars come from Maven into `.cache/`. They bring no settings and no start scr
 small node needs, and the options that its own script gives Java.
 """
 
-import shutil
 import socket
-import subprocess
-import tempfile
 import time
 from pathlib import Path
-from typing import Self
 
-from tests.peers.toolchain import CACHE, only_one_at_a_time, require_tools, run_tool
+from tests.peers.jars import jars_of_pom
+from tests.peers.java_server import JavaServer, free_ports
+from tests.peers.probe import NoAnswerError
+from tests.peers.toolchain import require_tools
 
 CASSANDRA_VERSION = "5.0.8"
-START_ATTEMPTS_MAX = 3  # another process may take a free port between our look and the node's bind
-PORT_TAKEN = ("Address already in use", "already in use")
 START_SECONDS = 180
-STOP_SECONDS = 60
 
 OPENS = (
     "java.base/java.lang",
@@ -106,84 +102,41 @@ def cassandra_jars() -> Path:
         RuntimeError: Maven failed.
     """
     require_tools("java", "mvn")
-    jars = CACHE / f"apache-cassandra-{CASSANDRA_VERSION}"
-    with only_one_at_a_time("apache-cassandra"):
-        if not jars.exists():
-            unfinished = jars.with_suffix(".unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
-            pom = Path(__file__).with_name("apache_cassandra_pom.xml")
-            version = f"-Dcassandra.version={CASSANDRA_VERSION}"
-            run_tool(
-                [
-                    "mvn",
-                    "-q",
-                    "-B",
-                    "-f",
-                    pom,
-                    goal,
-                    "-DincludeScope=runtime",
-                    f"-DoutputDirectory={unfinished}",
-                    version,
-                ]
-            )
-            unfinished.rename(jars)
-    return jars
+    pom = Path(__file__).with_name("apache_cassandra_pom.xml")
+    return jars_of_pom(f"apache-cassandra-{CASSANDRA_VERSION}", pom, f"-Dcassandra.version={CASSANDRA_VERSION}")
 
 
-class ApacheCassandra:
+class ApacheCassandra(JavaServer):
     """One running node; a context manager.
 
     Attributes:
         port: where it speaks CQL, on 127.0.0.1.
-        pid: the Java process.
     """
 
+    name = "Apache Cassandra"
+    port_taken = "already in use"
+    logs = ("log/stdout.log", "log/server.log")
+    stop_seconds = 60
+
     port: int
-    pid: int
 
     def __init__(self, *, heap: str = "256m") -> None:
+        super().__init__()
         self._heap = heap
-        self._folder: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Self:
-        jars = cassandra_jars()
-        for attempts_left in reversed(range(START_ATTEMPTS_MAX)):
-            try:
-                self._start(jars)
-            except TimeoutError as error:
-                story = self._log_tail()
-                self._remove()
-                if attempts_left == 0 or not any(words in story for words in PORT_TAKEN):
-                    raise RuntimeError(f"Apache Cassandra did not start: {error}\n{story}") from error
-            except BaseException:
-                self._remove()
-                raise
-            else:
-                break
-        return self
+    def jars(self) -> Path:
+        """See `JavaServer`."""
+        return cassandra_jars()
 
-    def __exit__(self, *exception: object) -> None:
-        self._remove()
-
-    def _start(self, jars: Path) -> None:
-        folder = self._folder = Path(tempfile.mkdtemp(prefix="apache-cassandra-"))
-        self.port, storage_port = _free_ports(2)
+    def start(self, jars: Path, folder: Path) -> None:
+        """See `JavaServer`."""
+        self.port, storage_port = free_ports(2)
         for name in ("conf", "data", "log"):
             (folder / name).mkdir()
         settings = SETTINGS.format(folder=folder, port=self.port, storage_port=storage_port)
         (folder / "conf" / "cassandra.yaml").write_text(settings)
         (folder / "conf" / "logback.xml").write_text(LOGGING.format(folder=folder))
-        with (folder / "log" / "stdout.log").open("wb") as output:
-            self._process = subprocess.Popen(
-                self._command(jars, folder),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # an interrupt at the terminal reaches us alone; we stop it in order
-            )
-        self.pid = self._process.pid
+        self.run(self._command(jars, folder))
         self._wait()
 
     def _command(self, jars: Path, folder: Path) -> list[str]:
@@ -214,47 +167,16 @@ class ApacheCassandra:
         """Until it takes connections for CQL.
 
         Raises:
-            TimeoutError: it does not, or has ended.
+            NoAnswerError: it does not, or has ended.
         """
-        assert self._process is not None
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise TimeoutError(f"process {self.pid} is gone")
+            if self.has_ended:
+                raise NoAnswerError(f"process {self.pid} is gone")
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
             except OSError:
                 time.sleep(0.1)
             else:
                 return
-        raise TimeoutError(f"port {self.port} did not open in {START_SECONDS} s")
-
-    def _log_tail(self) -> str:
-        lines: list[str] = []
-        for name in ("stdout.log", "server.log"):
-            path = (self._folder or Path()) / "log" / name
-            if path.exists():
-                lines += path.read_text(errors="replace").splitlines()[-20:]
-        return "\n".join(lines)
-
-    def _remove(self) -> None:
-        """Stop the process and delete its folder."""
-        if self._process is not None:
-            self._process.terminate()
-            try:
-                self._process.wait(timeout=STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-
-
-def _free_ports(count: int) -> list[int]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [listener.getsockname()[1] for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports
+        raise NoAnswerError(f"port {self.port} did not open in {START_SECONDS} s")

@@ -4,10 +4,10 @@ import hashlib
 import shutil
 from pathlib import Path
 
+from tests.peers.jars import jars_of_pom
 from tests.peers.toolchain import CACHE, only_one_at_a_time, require_tools, run_tool
 
 SOURCES = Path(__file__).with_name("java")
-_COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
 
 
@@ -33,7 +33,7 @@ def java_word_count(kafka_version: str) -> list[str]:
 
 def _program(folder: Path, name: str, kafka_version: str, *, jars: str) -> list[str]:
     """Compile the sources of a folder, if they have changed, and return the command that runs the class."""
-    needed = _jars(folder, kafka_version, jars)
+    needed = jars_of_pom(jars, folder / "pom.xml", f"-Dkafka.version={kafka_version}")
     classes = CACHE / "java" / f"{name}-{kafka_version}-{_digest(folder)}"
     with only_one_at_a_time(f"java-{name}-{kafka_version}"):
         if not classes.exists():
@@ -44,20 +44,6 @@ def _program(folder: Path, name: str, kafka_version: str, *, jars: str) -> list[
             run_tool(["javac", "-Xlint:all,-classfile", "-cp", f"{needed}/*", "-d", unfinished, *sources])
             unfinished.rename(classes)
     return ["java", *_QUICK_START, "-cp", f"{classes}:{needed}/*", name]
-
-
-def _jars(folder: Path, kafka_version: str, name: str) -> Path:
-    """What the program needs, filled by Maven the first time."""
-    jars = CACHE / name
-    with only_one_at_a_time(name):
-        if not jars.exists():
-            require_tools("java", "mvn")
-            unfinished = jars.with_suffix(".unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            scope = ("-DincludeScope=runtime", f"-DoutputDirectory={unfinished}", f"-Dkafka.version={kafka_version}")
-            run_tool(["mvn", "-q", "-B", "-f", folder / "pom.xml", _COPY_GOAL, *scope])
-            unfinished.rename(jars)
-    return jars
 
 
 def _digest(folder: Path) -> str:

@@ -3,14 +3,13 @@
 `python -m tests.peers.spark_jars` (`make spark-jars`) fetches them and prints where they are.
 """
 
-import shutil
 import sys
 from pathlib import Path
 
-from tests.peers.toolchain import CACHE, PeerMissingError, only_one_at_a_time, require_tools, run_tool
+from tests.peers.jars import jars_of_pom
+from tests.peers.toolchain import PeerMissingError
 
 _POM = Path(__file__).with_name("spark_connectors_pom.xml")
-_COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _ARTIFACTS = (
     "spark-sql-kafka-0-10_2.13",
     "spark-token-provider-kafka-0-10_2.13",
@@ -33,16 +32,7 @@ def spark_jars() -> list[Path]:
         PeerMissingError: there is no Java or no Maven.
         RuntimeError: Maven failed.
     """
-    jars = CACHE / "spark-jars"
-    with only_one_at_a_time("spark-jars"):
-        if not jars.exists():
-            require_tools("java", "mvn")
-            unfinished = jars.with_suffix(".unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            which = f"-DincludeArtifactIds={','.join(_ARTIFACTS)}"
-            scope = ("-DincludeScope=runtime", which, f"-DoutputDirectory={unfinished}")
-            run_tool(["mvn", "-q", "-B", "-f", _POM, _COPY_GOAL, *scope])
-            unfinished.rename(jars)
+    jars = jars_of_pom("spark-jars", _POM, f"-DincludeArtifactIds={','.join(_ARTIFACTS)}")
     return sorted(jars.glob("*.jar"))
 
 
