@@ -11,10 +11,8 @@ import logging
 
 from exactlog.broker.asking import Later, RequestWaiter, ask_shard
 from exactlog.broker.error_words import in_words_of
-from exactlog.broker.partition_lookup import closed_partitions, open_partitions
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.model.authorization import Operation, ResourceType
-from exactlog.core.model.coordinator_partition import coordinator_partition
 from exactlog.core.model.decisions import Decision, Waiter
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import KafkaError
@@ -37,7 +35,8 @@ async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Ad
     if not request.transactional_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
     try:
-        partition = await _find_partition(request.group_id, context)
+        # Opened, so that what another transaction left there is known.
+        partition = await context.broker.groups.open_partition_of(request.group_id)
     except KafkaError as error:
         _logger.error("the offsets of group %s have no place: %s", request.group_id, error)
         return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -45,20 +44,6 @@ async def handle(request: AddOffsetsToTxnRequest, context: RequestContext) -> Ad
     if later is not None:
         await later
     return None
-
-
-async def _find_partition(group_id: str, context: RequestContext) -> TopicPartition:
-    """Where a group's offsets are kept, opened: so that what another transaction left there is known.
-
-    Raises:
-        KafkaError: there is no such topic yet, and the disk refuses it.
-    """
-    topic = await context.broker.groups.ensure_topic()
-    partition = TopicPartition(topic.name, coordinator_partition(group_id, topic.partition_count))
-    closed = closed_partitions(context.broker.topics, [partition])
-    if closed:
-        await open_partitions(context.broker.topics, closed)
-    return partition
 
 
 def _ask(request: AddOffsetsToTxnRequest, partition: TopicPartition, context: RequestContext) -> Later:

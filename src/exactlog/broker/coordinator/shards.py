@@ -15,6 +15,7 @@ from msgspec import Struct
 from exactlog.broker.coordinator.loading import load_shard
 from exactlog.broker.coordinator.machine import AnyMachine
 from exactlog.broker.coordinator.shard_runner import ShardRunner, expect_no_effect
+from exactlog.broker.partition_lookup import closed_partitions, open_partitions
 from exactlog.broker.timers import Timers
 from exactlog.broker.topic_registry import Topic, TopicRegistry
 from exactlog.core.config.topic_configs import TopicConfig
@@ -78,7 +79,7 @@ class Shards(Generic[AnyMachine]):
         self._on_effect = on_effect
         self._runners: dict[int, ShardRunner[AnyMachine]] = {}
         self._count_found = 0
-        """How many partitions the topic has, where a shard is loaded: it does not grow."""
+        """How many partitions the topic has, by the newest load: it does not grow. 0: there was none."""
         self._loading: dict[int, asyncio.Task[ShardRunner[AnyMachine] | ErrorCode]] = {}
         self._not_loaded: set[int] = set()
         """Those that could not be loaded a moment ago."""
@@ -95,7 +96,7 @@ class Shards(Generic[AnyMachine]):
 
     def find(self, key: str) -> ShardRunner[AnyMachine] | None:
         """The shard of a key if it is loaded and works; None: `load` says more."""
-        return self.find_index(coordinator_partition(key, self._count_found)) if self._runners else None
+        return self.find_index(coordinator_partition(key, self._count_found)) if self._count_found else None
 
     def find_index(self, index: int) -> ShardRunner[AnyMachine] | None:
         """The shard of a partition if it is loaded and works; None: `load_index` says more."""
@@ -164,14 +165,16 @@ class Shards(Generic[AnyMachine]):
             )
 
     async def open_partition_of(self, key: str) -> TopicPartition:
-        """Where the records of a key are kept: a partition that is open, unless it cannot be.
+        """Where the records of a key are kept: a partition that is open, unless it cannot be or that takes long.
 
         Raises:
             KafkaError: the disk refuses to make the topic.
         """
         topic = await self.ensure_topic()
-        found = TopicPartition(self._topic, coordinator_partition(key, topic.partition_count))
-        await self._topics.open(*found)
+        found = TopicPartition(topic.name, coordinator_partition(key, topic.partition_count))
+        closed = closed_partitions(self._topics, [found])
+        if closed:
+            await open_partitions(self._topics, closed)
         return found
 
     async def _load(self, index: int) -> ShardRunner[AnyMachine] | ErrorCode:

@@ -7,6 +7,7 @@ import pytest
 from exactlog.broker.coordinator import loading
 from exactlog.broker.coordinator.shards import LOAD_RETRY_DELAY_MS, Shards
 from exactlog.broker.timers import Timers
+from exactlog.broker.topic_registry import NotOpenYet
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.ids import TopicPartition
@@ -43,7 +44,7 @@ class Topics:
             self.opened[index] = self.directory.make(TopicPartition(name, index))
 
     def partition(self, name, index):
-        return self.opened[index]
+        return self.opened.get(index, NotOpenYet())
 
     def when_deleted(self, callback):
         self.deleted.append(callback)
@@ -123,7 +124,7 @@ async def test_a_shard_that_cannot_be_loaded_is_not_read_again_for_a_while(coord
         raise OSError
 
     with monkeypatch.context() as patch:
-        patch.setattr(loading, "_until_settled", fail)
+        patch.setattr(loading, "until_settled", fail)
         for _ in range(5):
             assert await coordinator.shards.load("a") is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert len(reads) == 1
@@ -174,6 +175,17 @@ async def test_who_resigns_has_no_shards_any_more(coordinator):
     assert coordinator.dismissed == [runner]
     assert coordinator.shards.find("a") is None
     assert await coordinator.shards.load("a") is ErrorCode.NOT_COORDINATOR
+
+
+async def test_a_shard_whose_topic_goes_while_it_is_loaded_is_not_found(coordinator, monkeypatch):
+    async def delete_topic(partition):
+        coordinator.topics.partition_count = 0
+        for callback in coordinator.topics.deleted:
+            callback(coordinator.topics)
+
+    monkeypatch.setattr(loading, "until_settled", delete_topic)
+    await coordinator.shards.load("a")
+    assert coordinator.shards.find("a") is None
 
 
 async def test_shards_go_with_their_topic(coordinator):
