@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from exactlog.core.codec.compression import Compression
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.record.batch_builder import NewRecord, build_batch
-from exactlog.core.record.batch_format import assign, crc_is_valid, decode_header, iter_headers
+from exactlog.core.record.batch_format import crc_is_valid, decode_header, iter_headers, place
 from exactlog.core.record.batch_validation import InvalidRecords, ValidRecords, validate_produced
 from exactlog.core.record.record_format import Record, decode_records
 
@@ -35,7 +35,7 @@ def build(batch, **more):
 def test_any_records_come_back_at_the_offsets_assigned(batch, base_offset, leader_epoch):
     encoded = build(batch)
 
-    assign(encoded, 0, base_offset=base_offset, leader_epoch=leader_epoch)
+    place(encoded, decode_header(encoded), base_offset=base_offset, leader_epoch=leader_epoch)
 
     assert crc_is_valid(encoded)
     assert decode_header(encoded).leader_epoch == leader_epoch

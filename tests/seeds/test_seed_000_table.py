@@ -13,7 +13,7 @@ from itertools import islice
 import pytest
 
 from exactlog.core.model.errors import DamageError, DirectoryLockedError
-from exactlog.core.record.batch_format import assign
+from exactlog.core.record.batch_format import decode_header, place
 from exactlog.log import Committed, Conflicted, DeltaStore, NewRecord, open_partition
 from exactlog.log.errors import (
     InvalidArgumentError,
@@ -145,7 +145,7 @@ def test_recovery_truncates_extra_bytes_and_the_offsets_go_on(orders, path, kind
     (segment,) = path.glob("*.log")
     whole = segment.read_bytes()
     orphan = batch_of(b"of no delta commit")
-    assign(orphan, 0, base_offset=2, leader_epoch=0)
+    place(orphan, decode_header(orphan), base_offset=2, leader_epoch=0)
     extra = {"rubbish": b"~" * 99, "zeros": bytes(4096), "a whole batch": orphan, "half a batch": orphan[:40]}[kind]
     segment.write_bytes(whole + extra)
 

@@ -7,7 +7,7 @@ from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.deltalog.canonical_json import print_crc
 from exactlog.core.deltalog.commit_format import DeltaCommit, Operation, decode_commit, encode_commit
 from exactlog.core.deltalog.log_path import CommitName, parse_delta_log_name
-from exactlog.core.record.batch_format import assign, decode_header
+from exactlog.core.record.batch_format import decode_header, place
 from exactlog.storage.settings import FlushMode
 from exactlog.storage.table_audit import audit_table
 from tests.support.partitions import DELTA_LOG, DIRECTORY, FIRST_MS, DataDirectory, copy_of, replace_file, sequenced
@@ -106,7 +106,7 @@ def put_version(filesystem, *batches, segment, leader_epoch=0, **changes):
     next_offset, content = before.commit.end_offset, b""
     for batch in batches:
         placed = bytearray(batch)
-        assign(placed, 0, base_offset=next_offset, leader_epoch=leader_epoch)
+        place(placed, decode_header(placed), base_offset=next_offset, leader_epoch=leader_epoch)
         next_offset = decode_header(placed).next_offset
         content += placed
     filesystem.open(path_of(segment), create=True).write_at((content,), position)

@@ -5,7 +5,7 @@ from crc32c import crc32c
 from exactlog.core.deltalog.canonical_json import print_crc
 from exactlog.core.deltalog.commit_format import DeltaCommit, Operation, decode_commit, encode_commit
 from exactlog.core.deltalog.log_path import CommitName, parse_delta_log_name
-from exactlog.core.record.batch_format import assign
+from exactlog.core.record.batch_format import decode_header, place
 from tests.support.partitions import batch_of
 
 
@@ -17,7 +17,7 @@ def put_version_in_place(filesystem, directory, *values, txn_id="by-hand:1", ori
     start_offset = before.commit.end_offset
     segment = f"{0:020d}.log"
     batch = batch_of(*values)
-    assign(batch, 0, base_offset=start_offset, leader_epoch=before.commit.leader_epoch)
+    place(batch, decode_header(batch), base_offset=start_offset, leader_epoch=before.commit.leader_epoch)
     size = filesystem.file_size(f"{directory}/{segment}")
     filesystem.open(f"{directory}/{segment}").write_at((batch,), size)
     version = before.commit.version + 1

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from exactlog.core.codec.compression import Compression
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.record.batch_builder import NewRecord, build_batch
-from exactlog.core.record.batch_format import assign, crc_is_valid, decode_header, set_log_append_time
+from exactlog.core.record.batch_format import crc_is_valid, decode_header, place, set_log_append_time
 from exactlog.core.record.batch_validation import InvalidRecords, ValidRecords, validate_produced
 from exactlog.core.record.control_record_format import TransactionMarker, build_marker_batch
 from exactlog.core.record.record_format import Record, decode_records
@@ -105,7 +105,7 @@ def test_their_batch_is_valid_and_has_the_records_they_put_in(client, codec):
 @EACH_CODEC
 def test_they_read_our_batch_with_the_offsets_that_we_assigned(client, codec):
     batch = build_batch(RECORDS, compression=codec, producer_id=9, producer_epoch=2, base_sequence=40)
-    assign(batch, 0, base_offset=1 << 33, leader_epoch=5)
+    place(batch, decode_header(batch), base_offset=1 << 33, leader_epoch=5)
 
     assert read_theirs(client, batch) == as_read(RECORDS, base_offset=1 << 33)
 

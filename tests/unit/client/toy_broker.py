@@ -67,7 +67,7 @@ from exactlog.core.protocol.messages.produce import (
     ProduceTerms,
     TopicProduceResponse,
 )
-from exactlog.core.record.batch_format import assign, decode_header, iter_headers
+from exactlog.core.record.batch_format import decode_header, iter_headers, place
 from exactlog.network import Connection, NetworkLimits, Reply, TcpServer
 from tests.unit.network.harness import ManualClock
 
@@ -101,7 +101,7 @@ class ToyLog:
             if new.has_producer_id and signature == (new.producer_id, new.producer_epoch, new.base_sequence):
                 return old.base_offset
         base_offset = self.log_end
-        assign(stored, 0, base_offset=base_offset, leader_epoch=0)
+        place(stored, new, base_offset=base_offset, leader_epoch=0)
         self.batches += stored
         self.log_end = base_offset + new.last_offset_delta + 1
         return base_offset

@@ -7,7 +7,7 @@ import pytest
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.model.errors import DamageError
 from exactlog.core.model.ids import TopicPartition
-from exactlog.core.record.batch_format import assign
+from exactlog.core.record.batch_format import decode_header, place
 from exactlog.storage.filesystem import MemoryFilesystem
 from exactlog.storage.settings import FlushMode
 from tests.support.by_hand import put_version_in_place
@@ -368,7 +368,7 @@ def test_of_a_torn_tail_the_whole_batches_are_adopted_and_the_rest_is_cut_off(fl
     disk.commit(partition, batch_of(b"whole"))
     size = partition.segments[0].size
     torn = batch_of(b"torn", b"in", b"the middle")
-    assign(torn, 0, base_offset=4, leader_epoch=0)
+    place(torn, decode_header(torn), base_offset=4, leader_epoch=0)
     for length in (1, 20, 61, len(torn) - 1):
         disk.filesystem.open(SEGMENT).write_at((torn[:length],), size)
         disk.restart()
@@ -399,7 +399,7 @@ def test_a_tail_that_is_not_valid_is_not_adopted(make_tail):
 
 
 def _at_offset(batch, offset):
-    assign(batch, 0, base_offset=offset, leader_epoch=0)
+    place(batch, decode_header(batch), base_offset=offset, leader_epoch=0)
     return batch
 
 

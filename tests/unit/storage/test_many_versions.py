@@ -9,7 +9,7 @@ from exactlog.core.deltalog.canonical_json import print_crc
 from exactlog.core.deltalog.checkpoint_format import encode_checkpoint
 from exactlog.core.deltalog.commit_format import DecodedCommit, encode_commit
 from exactlog.core.deltalog.table_state import TableState
-from exactlog.core.record.batch_format import assign
+from exactlog.core.record.batch_format import decode_header, place
 from exactlog.storage.delta_log_files import DeltaLogFiles
 from exactlog.storage.filesystem import MemoryFilesystem
 from exactlog.storage.packing import PackingProgress, pack
@@ -36,7 +36,7 @@ def written(versions):
         batch = batch_of(b"%d" % (version - 1)) if version else b""
         operations = ()
         if version:
-            assign(batch, 0, base_offset=version - 1, leader_epoch=0)
+            place(batch, decode_header(batch), base_offset=version - 1, leader_epoch=0)
             operations = (history.add(size=len(batch)),)
             segment.write_at((batch,), operations[0].position)
         history.timestamp_ms += 1_000

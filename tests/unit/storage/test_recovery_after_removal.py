@@ -8,7 +8,7 @@ from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.deltalog.canonical_json import print_crc
 from exactlog.core.deltalog.commit_format import DeltaCommit, Operation, encode_commit
 from exactlog.core.model.errors import DamageError
-from exactlog.core.record.batch_format import assign
+from exactlog.core.record.batch_format import decode_header, place
 from exactlog.storage.log_recovery import recover
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.segment import SegmentFiles
@@ -151,8 +151,8 @@ def test_a_version_may_add_to_a_segment_remove_it_and_begin_another():
     disk, partition = trimmed(before=1, log_start=0, after=0)
     size = partition.segments[0].size
     first, second = sequenced(1, 0, b"into the first"), sequenced(1, 1, b"into the second")
-    assign(first, 0, base_offset=1, leader_epoch=0)
-    assign(second, 0, base_offset=2, leader_epoch=0)
+    place(first, decode_header(first), base_offset=1, leader_epoch=0)
+    place(second, decode_header(second), base_offset=2, leader_epoch=0)
     disk.filesystem.open(segment_path(0)).write_at((first,), size)
     replace_file(disk.filesystem, segment_path(2), second)
     put_commit(

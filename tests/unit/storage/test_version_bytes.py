@@ -7,7 +7,7 @@ from exactlog.core.deltalog.canonical_json import print_crc
 from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.commit_format import DeltaCommit, Operation
 from exactlog.core.model.errors import DecodeError
-from exactlog.core.record.batch_format import BATCH_OVERHEAD, assign
+from exactlog.core.record.batch_format import BATCH_OVERHEAD, decode_header, place
 from exactlog.storage.filesystem import MemoryFilesystem
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.segment import SegmentFiles
@@ -29,7 +29,7 @@ PATH = f"{DIRECTORY}/{SEGMENT}"
 def placed(*batches, offset=0, leader_epoch=0):
     """Batches as they stand in a segment, one record each."""
     for number, batch in enumerate(batches):
-        assign(batch, 0, base_offset=offset + number, leader_epoch=leader_epoch)
+        place(batch, decode_header(batch), base_offset=offset + number, leader_epoch=leader_epoch)
     return list(map(bytes, batches))
 
 

@@ -160,7 +160,7 @@ class _Produce:
                 except KafkaError as error:
                     self._put(share, _refused(share, error.error_code, str(error)))
         if self._in_transaction:
-            writes, self._in_transaction = self._in_transaction, []
+            writes, self._in_transaction = self._in_transaction, []  # else they and this would hold each other
             self._writer = writer_of(self.request, self.context, writes[0].header)
             self._missing += len(writes)  # each waits for the coordinator too
             self.context.broker.transactions.writes.write(self._writer, writes)

@@ -30,7 +30,7 @@ async def load_shard(partition: PartitionLog, machine: Machine, *, is_wanted: Ca
         DecodeError: a record is not in any known schema.
         OSError: the partition cannot be read.
     """
-    await _until_settled(partition)
+    await until_settled(partition)
     offset: int = partition.log_start_offset
     end_offset, size_bytes = partition.high_watermark, 0
     while offset < end_offset and is_wanted():
@@ -49,7 +49,7 @@ async def load_shard(partition: PartitionLog, machine: Machine, *, is_wanted: Ca
     return size_bytes
 
 
-async def _until_settled(partition: PartitionLog) -> None:
+async def until_settled(partition: PartitionLog) -> None:
     """Waits until all that is decided of a partition by now is committed, or has failed."""
     settled = asyncio.Event()
     partition.when_committed(lambda _: settled.set())

@@ -38,8 +38,6 @@ RETRY_MS: Final = 1_000
 
 _GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _KNOWS_BETTER: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-
-
 _NOT_READY: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 """The partition has to be opened first, or its shard to be loaded."""
 
@@ -206,11 +204,6 @@ class MarkerWriter:
         present.then = then
         if present is job:
             self._try(job, effect.partitions)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no transaction waits for its markers."""
-        return not self._jobs
 
     def stop(self) -> None:
         """Writes no further markers; the next start finds what is left to do."""

@@ -13,6 +13,7 @@ from functools import partial
 
 from msgspec import Struct
 
+from exactlog.broker.coordinator.loading import until_settled
 from exactlog.broker.coordinator.shard_runner import ShardRunner
 from exactlog.broker.coordinator.transaction_markers import MarkerWriter
 from exactlog.broker.coordinator.transaction_writes import Writer
@@ -71,7 +72,7 @@ class Orphans:
             for producer in unknown:
                 if not await self._end(partition, producer, runners):
                     hopeless.add(producer.producer_id)
-            await _until_committed(partition)
+            await until_settled(partition)
             if not unknown or partition.failure is not None or self._topics.by_name(key.topic) is None:
                 return
             if partition.open_transactions():
@@ -115,7 +116,7 @@ class Orphans:
         found = self._topics.partition(key.topic, key.partition)
         if not isinstance(found, PartitionLog) or found.failure is not None or not runners:
             return False  # the next opening finds it
-        await _until_committed(found)
+        await until_settled(found)
         producer = found.committed.producers.get(writer.producer_id)
         if producer is None or producer.txn_start_offset is None:
             return False
@@ -218,9 +219,3 @@ async def _when_committed(runner: _Runner) -> ErrorCode:
 def _tell(told: asyncio.Future[ErrorCode], error: ErrorCode) -> None:
     if not told.done():  # nobody waits any more where this was cancelled
         told.set_result(error)
-
-
-async def _until_committed(log: PartitionLog) -> None:
-    settled = asyncio.Event()
-    log.when_committed(lambda _: settled.set())
-    await settled.wait()

@@ -51,9 +51,6 @@ _logger = logging.getLogger(__name__)
 
 TransactionRunner = ShardRunner[TransactionShard]
 
-TransactionDecide = Callable[[TransactionShard, Waiter, int], Decision]
-"""Lets the rules decide about a request, for who waits, at a time in ms since 1970."""
-
 _EXPIRY: Final = "transactional-ids-expiry"
 _EXPIRY_CHECK_MS: Final = 3_600_000  # as Apache Kafka: the expiration itself is a week
 

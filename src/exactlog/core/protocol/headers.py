@@ -23,9 +23,10 @@ from exactlog.core.protocol.api_keys import APIS, ApiKey
 
 _CONTROLLED_SHUTDOWN: Final = 7
 _START: Final = struct.Struct(">hhi")
-_FLEXIBLE_FROM: Final = {int(key): api.flexible_from for key, api in APIS.items()}
 _STRING_SIZE: Final = struct.Struct(">h")
 _CORRELATION_ID: Final = struct.Struct(">i")
+_FLEXIBLE_FROM: Final = {int(key): api.flexible_from for key, api in APIS.items()}
+"""By plain numbers, as requests have them: a look-up by `ApiKey` takes longer, and happens for every request."""
 RESPONSE_HEADERS: Final = (_CORRELATION_ID, struct.Struct(">ix"))
 """What packs a correlation id into the header of a response, by the header's version: no tagged field is ever sent."""
 
@@ -64,7 +65,7 @@ def request_header_version(api_key: int, api_version: int) -> int:
 
 def response_header_version(api_key: int, api_version: int) -> int:
     """The version of the header before the answer to that request; the API must be in the table."""
-    return 1 if api_version >= APIS[api_key].flexible_from and api_key != ApiKey.API_VERSIONS else 0
+    return 1 if api_version >= _FLEXIBLE_FROM[api_key] and api_key != ApiKey.API_VERSIONS else 0
 
 
 def decode_request_header(buffer: Buffer, offset: int = 0) -> tuple[RequestHeader, int]:

@@ -208,16 +208,13 @@ def checksum(buffer: Buffer, position: int, size_bytes: int) -> int:
     return crc32c(memoryview(buffer)[position + ATTRIBUTES_POSITION : position + size_bytes])
 
 
-def assign(buffer: bytearray | memoryview, position: int, *, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
-    """Write what the leader decides into the batch at ``position``; the checksum covers neither and stays valid."""
-    _INT64.pack_into(buffer, position, base_offset)
-    _INT32.pack_into(buffer, position + LEADER_EPOCH_POSITION, leader_epoch)
-
-
 def place(
     batch: bytearray | memoryview, header: BatchHeader, *, base_offset: Offset, leader_epoch: LeaderEpoch
 ) -> BatchHeader:
-    """`assign` for one batch whose header is known; return the header that it has then."""
+    """Write what the leader decides into a batch that has this header; return the header that it has then.
+
+    The checksum covers neither and stays valid.
+    """
     PLACE.pack_into(batch, 0, base_offset, header.batch_length, leader_epoch)
     return BatchHeader(
         base_offset,

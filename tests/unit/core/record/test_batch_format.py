@@ -8,7 +8,6 @@ from exactlog.core.model.errors import DecodeError
 from exactlog.core.record.batch_builder import NewRecord, build_batch
 from exactlog.core.record.batch_format import (
     BATCH_OVERHEAD,
-    assign,
     batch_size,
     crc_is_valid,
     decode_header,
@@ -100,7 +99,7 @@ def test_an_offset_and_an_epoch_are_assigned_without_a_new_checksum():
     batch = bytearray(b"before") + build_batch(TWO_RECORDS)
     as_sent = decode_header(batch, 6)
 
-    assign(memoryview(batch), 6, base_offset=1 << 40, leader_epoch=9)
+    place(memoryview(batch)[6:], as_sent, base_offset=1 << 40, leader_epoch=9)
 
     assert crc_is_valid(batch, 6)
     assert decode_header(batch, 6) == replace(as_sent, base_offset=1 << 40, leader_epoch=9)
