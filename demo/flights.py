@@ -22,13 +22,12 @@ from demo.flight_table import ARCHIVE, PACKAGE, VERSION, Flight, fetch_archive, 
 from demo.group_reading import GroupReading, read_as_group
 from demo.served_broker import ServedBroker
 from demo.spark_stage import SparkStage, run_spark, why_without_spark
-from demo.story import DemoFailedError, Story
+from demo.story import DemoFailedError, Story, tell_to_its_end
 from demo.versions import Version, append_expecting, audit, read_as_of, versions_of
 
 CACHE = Path(__file__).resolve().parents[1] / ".cache" / PACKAGE
 SHOWN_PARTITION = 0
 SEATS = "seats"
-EXIT_FAILED = 1
 EXIT_CONFLICT = 4
 EXIT_INTERRUPTED = 130
 
@@ -58,21 +57,25 @@ def main() -> int:
     keep = parser.parse_args().keep
     signal.signal(signal.SIGTERM, _stop)
     try:
-        refuse_to_overwrite(keep)
-        with temporary_folder() as folder:
-            story = Story()
-            summary = run(story, folder=folder)
-            if keep is not None:
-                shutil.move(folder / "data", keep)
-                story.tell(f"The data directory is in {keep}")
-            story.end(f"DEMO OK {json.dumps(summary)}")
-    except DemoFailedError as failure:
-        print(f"\nDEMO FAILED: {failure}", file=sys.stderr)
-        return EXIT_FAILED
+        return tell_to_its_end(lambda story: run_and_keep(story, keep=keep))
     except KeyboardInterrupt:
         print("\nDEMO INTERRUPTED", file=sys.stderr)
         return EXIT_INTERRUPTED
-    return 0
+
+
+def run_and_keep(story: Story, *, keep: Path | None) -> dict[str, Any]:
+    """The demo in a folder of its own, of which the data directory may be kept.
+
+    Raises:
+        DemoFailedError: something is not as promised, or something stands where the data is to go.
+    """
+    refuse_to_overwrite(keep)
+    with temporary_folder() as folder:
+        summary = run(story, folder=folder)
+        if keep is not None:
+            shutil.move(folder / "data", keep)
+            story.tell(f"The data directory is in {keep}")
+    return summary
 
 
 def run(story: Story, *, folder: Path) -> dict[str, Any]:
@@ -113,7 +116,6 @@ def run(story: Story, *, folder: Path) -> dict[str, Any]:
         "conflicts": conflicts,
         "batches_verified": verified,
         **({} if spark is None else numbers_of_spark(spark)),
-        "seconds": round(story.seconds, 1),
     }
 
 

@@ -19,9 +19,9 @@ import msgspec
 
 from demo.exchange import create_topic
 from demo.flight_table import Flight
-from demo.flights import EXIT_FAILED, take_flights, temporary_folder
+from demo.flights import take_flights, temporary_folder
 from demo.served_broker import ServedBroker
-from demo.story import DemoFailedError, Story
+from demo.story import DemoFailedError, Story, tell_to_its_end
 from exactlog.journal import NO_STREAM, Appended, Conflict, Journal, Journals, NotYetReplicated
 
 TOPIC: Final = "aircraft"
@@ -57,18 +57,20 @@ def evolve(aircraft: Aircraft, event: object) -> Aircraft:
 def main() -> int:
     """Tell the story, and whether it ended well."""
     argparse.ArgumentParser(description=__doc__).parse_args()
-    story = Story()
-    try:
-        story.title("exactlog: aircraft as event-sourced journals on the log, with a replicated store.")
-        flights = take_flights(story)
-        with temporary_folder() as folder, ServedBroker(folder / "data", log=folder / "broker.log") as broker:
-            create_topic(broker, TOPIC, partitions=PARTITIONS)
-            summary = asyncio.run(Demo(story, broker, folder / "aircraft.sqlite", fleet_of(flights)).run())
-    except DemoFailedError as failure:
-        print(f"\nDEMO FAILED: {failure}", file=sys.stderr)
-        return EXIT_FAILED
-    story.end(f"DEMO OK {json.dumps({**summary, 'seconds': round(story.seconds, 1)})}")
-    return 0
+    return tell_to_its_end(run)
+
+
+def run(story: Story) -> dict[str, Any]:
+    """The demo; returns what it showed, in numbers.
+
+    Raises:
+        DemoFailedError: something is not as promised.
+    """
+    story.title("exactlog: aircraft as event-sourced journals on the log, with a replicated store.")
+    flights = take_flights(story)
+    with temporary_folder() as folder, ServedBroker(folder / "data", log=folder / "broker.log") as broker:
+        create_topic(broker, TOPIC, partitions=PARTITIONS)
+        return asyncio.run(Demo(story, broker, folder / "aircraft.sqlite", fleet_of(flights)).run())
 
 
 def fleet_of(flights: Iterable[Flight]) -> Fleet:

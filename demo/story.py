@@ -1,12 +1,15 @@
 """How the demo tells what it does: numbered steps, a line a second while one runs, a bar on a terminal."""
 
+import json
 import sys
 import time
-from typing import TextIO
+from collections.abc import Callable
+from typing import Any, TextIO
 
 BAR_CELLS = 30
 SECONDS_BETWEEN_LINES = 1.0
 SECONDS_BETWEEN_FRAMES = 0.1
+EXIT_FAILED = 1
 
 
 class DemoFailedError(Exception):
@@ -49,6 +52,22 @@ class Story:
 
     def _print(self, text: str) -> None:
         print(text, file=self._out, flush=True)
+
+
+def tell_to_its_end(run: Callable[[Story], dict[str, Any]]) -> int:
+    """Tell a story, and how it ended, in one last line; the exit code.
+
+    Args:
+        run: tells it, and returns what it showed, in numbers.
+    """
+    story = Story()
+    try:
+        summary = run(story)
+    except DemoFailedError as failure:
+        print(f"\nDEMO FAILED: {failure}", file=sys.stderr)
+        return EXIT_FAILED
+    story.end(f"DEMO OK {json.dumps({**summary, 'seconds': round(story.seconds, 1)})}")
+    return 0
 
 
 class Progress:

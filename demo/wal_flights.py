@@ -5,17 +5,16 @@ Run by `make demo-wal`. Ends with one line `DEMO OK {json}`, or with the reason 
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from demo.flight_table import Flight
-from demo.flights import EXIT_FAILED, take_flights, temporary_folder
+from demo.flights import take_flights, temporary_folder
 from demo.group_reading import wait_until
 from demo.served_broker import ServedBroker
-from demo.story import DemoFailedError, Story
+from demo.story import DemoFailedError, Story, tell_to_its_end
 from demo.talking_program import TalkingProgram
 from demo.wal_writer import NAMESPACE, REGIONS, Tables, carriers_of, region_of, tables_of
 from exactlog.wal import CleanResult, Region, RegionFenced, Wal
@@ -52,21 +51,23 @@ class RunningWriter(TalkingProgram):
 def main() -> int:
     """Tell the story, and whether it ended well."""
     argparse.ArgumentParser(description=__doc__).parse_args()
-    story = Story()
-    try:
-        story.title("exactlog: real flights in a write-ahead log that many tables share.")
-        flights = take_flights(story)
-        with temporary_folder() as folder, ServedBroker(folder / "data", log=folder / "broker.log") as broker:
-            summary = run(story, broker, flights)
-    except DemoFailedError as failure:
-        print(f"\nDEMO FAILED: {failure}", file=sys.stderr)
-        return EXIT_FAILED
-    story.end(f"DEMO OK {json.dumps({**summary, 'seconds': round(story.seconds, 1)})}")
-    return 0
+    return tell_to_its_end(run)
 
 
-def run(story: Story, broker: ServedBroker, flights: Sequence[Flight]) -> dict[str, Any]:
-    """The demo, on a broker that is empty; returns what it showed, in numbers.
+def run(story: Story) -> dict[str, Any]:
+    """The demo; returns what it showed, in numbers.
+
+    Raises:
+        DemoFailedError: something is not as promised.
+    """
+    story.title("exactlog: real flights in a write-ahead log that many tables share.")
+    flights = take_flights(story)
+    with temporary_folder() as folder, ServedBroker(folder / "data", log=folder / "broker.log") as broker:
+        return run_on(story, broker, flights)
+
+
+def run_on(story: Story, broker: ServedBroker, flights: Sequence[Flight]) -> dict[str, Any]:
+    """The steps, on a broker that is empty; returns what they showed, in numbers.
 
     Raises:
         DemoFailedError: something is not as promised.
