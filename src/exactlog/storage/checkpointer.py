@@ -23,7 +23,7 @@ from exactlog.storage.producer_entries import to_checkpoint_entries, to_open_tra
 from exactlog.storage.segment import Segment
 from exactlog.storage.segment_index import NewRows
 from exactlog.storage.settings import LogSettings
-from exactlog.storage.whole_files import SyncFailedError, replace, sync_names
+from exactlog.storage.whole_files import replace, sync_data, sync_names
 
 
 class PreparedCheckpoint(Struct, frozen=True):
@@ -140,11 +140,7 @@ class Checkpointer:
     def _sync(self, paths: Sequence[str]) -> None:
         """Makes bytes durable that a checkpoint counts, and the names of their files."""
         for path in paths:
-            file = self._filesystem.open(path)
-            try:
-                file.sync_data()
-            except OSError as error:
-                raise SyncFailedError(*error.args) from error
+            sync_data(self._filesystem.open(path))
         if paths:
             sync_names(self._filesystem, self._partition_directory)
 

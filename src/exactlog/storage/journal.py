@@ -23,7 +23,7 @@ from exactlog.storage.fault_points import (
     JOURNAL_BEFORE_WRITE,
 )
 from exactlog.storage.filesystem import Buffer, File, Filesystem
-from exactlog.storage.whole_files import SyncFailedError, sync_file, sync_names
+from exactlog.storage.whole_files import SyncFailedError, sync_data, sync_file, sync_names
 
 
 class Journal:
@@ -68,10 +68,7 @@ class Journal:
             self._cut_off(file)
             raise
         JOURNAL_AFTER_WRITE.reach()
-        try:
-            file.sync_data()
-        except OSError as error:
-            raise SyncFailedError(*error.args) from error
+        sync_data(file)
         JOURNAL_AFTER_SYNC.reach()
         self._size_bytes += sum(map(len, parts))
         self._sequence += 1

@@ -44,6 +44,7 @@ from exactlog.storage.whole_files import (
     SyncFailedError,
     publish_aside,
     remove_aside,
+    sync_data,
     sync_file,
     sync_names,
     write_aside,
@@ -194,11 +195,8 @@ class JournalEngine:
             return
         if is_document:
             sync_file(file)
-            return
-        try:
-            file.sync_data()
-        except OSError as error:
-            raise SyncFailedError(*error.args) from error
+        else:
+            sync_data(file)
 
     # --- a round --------------------------------------------------------------------------------------------------
 

@@ -194,21 +194,18 @@ class _Redo:
 
     def carry_out(self, found: FoundRound) -> None:
         """Puts one round back, as far as what it belongs to is still there."""
-        content = found.content
-        for partition in found.round.partitions:
+        for partition, content in found.parts():
             place = self._place_of(partition)
-            for piece in partition.bytes:
-                stored, size = None, 0
-                if piece.crc is None:
-                    size = piece.size
-                    stored = content[:size]
-                content = content[size:]
-                if place is not None:
-                    self._put_bytes(place, piece, stored)
-            for commit in partition.commits:
-                if place is not None:
-                    self._put_document(place, DeltaVersion(commit.version), bytes(content[: commit.size]))
-                content = content[commit.size :]
+            if place is not None:
+                self._put_back(place, partition, content)
+
+    def _put_back(self, place: _Place, partition: JournaledPartition, content: memoryview) -> None:
+        for piece in partition.bytes:
+            self._put_bytes(place, piece, content[: piece.size] if piece.crc is None else None)
+            content = content[piece.stored_size :]
+        for commit in partition.commits:
+            self._put_document(place, DeltaVersion(commit.version), bytes(content[: commit.size]))
+            content = content[commit.size :]
 
     def _place_of(self, partition: JournaledPartition) -> _Place | None:
         """Where the bytes of a partition go; None where its topic is gone."""

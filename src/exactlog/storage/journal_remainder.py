@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from exactlog.core.deltalog.journal_format import (
     HEADER_BYTES,
     JOURNAL_DIRECTORY,
-    FoundRound,
     JournaledPartition,
     JournaledRound,
     decode_file_header,
@@ -37,7 +36,7 @@ def read_remainder(
     kept: list[Buffer] = []
     size = 0
     for found in read_rounds(file, file.size(), header):
-        for partition, part in _parts(found):
+        for partition, part in found.parts():
             if partition.directory in directories:
                 partitions.append(partition)
                 kept.append(bytes(part))
@@ -47,13 +46,3 @@ def read_remainder(
             partitions, kept, size = [], [], 0
     if partitions:
         yield JournaledRound(tuple(partitions)), kept
-
-
-def _parts(found: FoundRound) -> Iterator[tuple[JournaledPartition, memoryview]]:
-    """What a round brought to each partition, with its part of the content."""
-    start = 0
-    for partition in found.round.partitions:
-        sizes = [piece.size for piece in partition.bytes if piece.crc is None]
-        end = start + sum(sizes) + sum(commit.size for commit in partition.commits)
-        yield partition, found.content[start:end]
-        start = end

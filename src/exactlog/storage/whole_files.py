@@ -105,6 +105,14 @@ def sync_file(file: File) -> None:
         raise SyncFailedError(*error.args) from error
 
 
+def sync_data(file: File) -> None:
+    """Makes the bytes of a file durable, and its size; raises as `sync_file` does."""
+    try:
+        file.sync_data()
+    except OSError as error:
+        raise SyncFailedError(*error.args) from error
+
+
 def sync_names(filesystem: Filesystem, directory: str) -> None:
     """Makes the names in a directory durable.
 

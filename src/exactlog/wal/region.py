@@ -223,7 +223,7 @@ class Region(Generic[Payload]):
         return CleanResult(
             region=self.region,
             deleted_before=cleaning.delete_before,
-            log_start=cleaning.log_start if cleaning.delete_before is None else cleaning.delete_before,
+            log_start=cleaning.keep_from,
             kept_by=cleaning.kept_by,
             pin=cleaning.pin,
             has_snapshot=is_due,

@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 from exactlog.core.model.errors import OffsetOutOfRangeError
 from exactlog.core.wal.bounds import SequenceRange
 from exactlog.core.wal.errors import UnreadableRecordError
-from exactlog.core.wal.limits import SCAN_BATCH_ENTRIES
 from exactlog.core.wal.log_records import LiveEntries, LogEntry, missing_entry_error, read_log_record
 from exactlog.core.wal.region_meta import RegionMeta
 from exactlog.core.wal.region_topics import RegionTopics
@@ -113,26 +112,26 @@ class RegionReader(Generic[Payload]):
                         self._topics.region, offset=record.offset, key=record.key, value=record.value
                     )
                     if entry.table in due:
-                        self._check_is_complete(live, {entry.table: entry.sequence - 1}, before=entry.offset)
+                        self._check_is_complete(live, entry.table, entry.sequence - 1, before=entry.offset)
                         if live.sees(entry.table, entry.sequence, entry.offset):
                             yield entry
-            self._check_is_complete(live, due, before=end)
+            for table, last in due.items():
+                self._check_is_complete(live, table, last, before=end)
         except OffsetOutOfRangeError as error:
             raise trimmed(self._topics.region, error) from error
         finally:
             del self.reader_offsets[ticket]
 
-    def _check_is_complete(self, live: LiveEntries, due: Mapping[int, int], *, before: int) -> None:
-        """Refuse to pass by entries up to those sequences that were found below this offset once.
+    def _check_is_complete(self, live: LiveEntries, table: int, last: int, *, before: int) -> None:
+        """Refuse to pass by entries of a table up to that sequence that were found below this offset once.
 
         Where something is passed over by an operator's word, it may be they.
         """
-        for table, last in due.items():
-            expected = live.expected(table)
-            if expected <= last and not self._meta.skipped_offsets and table in self._meta.tables:
-                offset = self._meta.table(table).seq_offset_mapping.offset_from(expected)
-                if offset is not None and offset < before:
-                    raise missing_entry_error(self._topics.region, table=table, sequence=expected, offset=offset)
+        expected = live.expected(table)
+        if expected <= last and not self._meta.skipped_offsets and table in self._meta.tables:
+            offset = self._meta.table(table).seq_offset_mapping.offset_from(expected)
+            if offset is not None and offset < before:
+                raise missing_entry_error(self._topics.region, table=table, sequence=expected, offset=offset)
 
     def _mark_of(self, table: int) -> int:
         known = self._meta.tables.get(table)
@@ -154,7 +153,7 @@ class RegionReader(Generic[Payload]):
         return WalEntry(entry.table, entry.sequence, payload, entry.offset)
 
 
-def check_batch_size(batch_size: int = SCAN_BATCH_ENTRIES) -> int:
+def check_batch_size(batch_size: int) -> int:
     """The size, if there can be such batches; `ValueError` else."""
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; at least 1")

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from exactlog.core.model.errors import ExactlogError, UnavailableError
 from exactlog.core.wal.errors import RegionFenced, RegionTopicsError, WriteOutcomeUnknownError
+from exactlog.core.wal.log_entry_format import LogKey
 from exactlog.core.wal.region_meta import RegionMeta
 from exactlog.core.wal.region_snapshot_format import encode_meta_key, encode_snapshot
 from exactlog.core.wal.region_topics import RegionTopics
-from exactlog.core.wal.write_batches import AssignedGroup, Place, WriteBatch, assign_sequences
+from exactlog.core.wal.write_batches import AssignedGroup, WriteBatch, assign_sequences
 from exactlog.wal.ports import AppendUnsettledError, LogWriter, WalBackend, WriterFencedError
 
 _log = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ class RegionWriter:
         self._writer = writer
         self._meta = meta
         self._turn = asyncio.Lock()
-        self._unsettled: tuple[Place, ...] | None = None
+        self._unsettled: tuple[LogKey, ...] | None = None
 
     def check_may_write(self) -> None:
         """Refuse an owner that another one has followed, or whose topic is another one now.
@@ -59,15 +60,12 @@ class RegionWriter:
             await self._settle()
             assigned = assign_sequences(self._meta, group)
             if assigned.records:
-                offsets = await self._append(self._topics.data, assigned.records, assigned.places)
-                self._replay(assigned.places, offsets)
+                offsets = await self._append(self._topics.data, assigned.records, assigned.keys)
+                self._replay(assigned.keys, offsets)
             return assigned
 
-    async def write_snapshot(self) -> int:
-        """Write a snapshot, durably, and say at which offset of the meta topic; those before it are deleted.
-
-        Raises as `write`.
-        """
+    async def write_snapshot(self) -> None:
+        """Write a snapshot, durably; those before it are deleted. Raises as `write`."""
         async with self._turn:
             await self._settle()
             snapshot = self._meta.snapshot()
@@ -77,7 +75,6 @@ class RegionWriter:
             self.replayed_since -= replayed
             self.marks_since -= marks
             await self._delete_older_snapshots(offset)
-            return offset
 
     async def settle(self) -> None:
         """Find out what became of a write that was left open, if one was. Raises as `write`."""
@@ -92,17 +89,17 @@ class RegionWriter:
 
     # ---------------------------------------------------------------------------------------------------------
 
-    async def _append(self, topic: str, records: Sequence[tuple[bytes, bytes]], places: tuple[Place, ...]) -> list[int]:
+    async def _append(self, topic: str, records: Sequence[tuple[bytes, bytes]], keys: tuple[LogKey, ...]) -> list[int]:
         try:
             return await self._writer.append(topic, records)
         except WriterFencedError as error:
             self.is_fenced = True
             raise self._fenced() from error
         except AppendUnsettledError as error:
-            self._unsettled = places
+            self._unsettled = keys
             return await self._settle_at_once(error)
         except asyncio.CancelledError:
-            self._unsettled = places
+            self._unsettled = keys
             raise
 
     async def _settle_at_once(self, unsettled: AppendUnsettledError) -> list[int]:
@@ -121,11 +118,11 @@ class RegionWriter:
     async def _settle(self) -> None:
         """Find out what became of an append that was left open; the metadata follows."""
         self.check_may_write()
-        places = self._unsettled
-        if places is not None:
+        keys = self._unsettled
+        if keys is not None:
             offsets = await self._ask()
-            if offsets is not None and places:
-                self._replay(places, offsets)
+            if offsets is not None and keys:
+                self._replay(keys, offsets)
 
     async def _ask(self) -> list[int] | None:
         try:
@@ -136,11 +133,11 @@ class RegionWriter:
         self._unsettled = None
         return offsets
 
-    def _replay(self, places: Sequence[Place], offsets: Sequence[int]) -> None:
+    def _replay(self, keys: Sequence[LogKey], offsets: Sequence[int]) -> None:
         self._check_is_same_log(offsets[0])
-        for place, offset in zip(places, offsets, strict=True):
-            self._meta.replay(place.table, place.sequence, offset)
-        self.replayed_since += len(places)
+        for key, offset in zip(keys, offsets, strict=True):
+            self._meta.replay(key.table, key.sequence, offset)
+        self.replayed_since += len(keys)
 
     def _check_is_same_log(self, offset: int) -> None:
         """A log only grows: one that gives an offset a second time was deleted and made anew under its owner."""

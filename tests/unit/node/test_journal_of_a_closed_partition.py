@@ -2,12 +2,13 @@
 
 import pytest
 
-from exactlog.core.deltalog.journal_format import decode_file_header, find_rounds, parse_journal_name
+from exactlog.core.deltalog.journal_format import decode_file_header, parse_journal_name
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import DecodeError
 from exactlog.storage.filesystem import OsFilesystem
 from exactlog.testing import Broker
 from tests.support.by_hand import put_version_in_place
+from tests.support.journal_rounds import find_rounds
 from tests.support.raw_client import RawClient, batch_of, offsets_and_values
 from tests.support.watching import wait_published, wait_until
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 from msgspec.structs import replace
 
-from exactlog.core.deltalog.journal_format import HEADER_BYTES, decode_file_header, find_rounds, print_journal_name
+from exactlog.core.deltalog.journal_format import HEADER_BYTES, decode_file_header, print_journal_name
 from exactlog.storage import journal_engine as engine_module
 from exactlog.storage.filesystem import MemoryFilesystem
 from exactlog.storage.journal_engine import JournalEngine
@@ -31,6 +31,7 @@ from tests.support.engine_rounds import (
     other_rounds,
     watched_filesystem,
 )
+from tests.support.journal_rounds import find_rounds
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 BROKEN = OSError(errno.EIO, "Input/output error")

@@ -5,11 +5,12 @@ import asyncio
 import pytest
 
 from exactlog.core.deltalog.append_terms import Committed
-from exactlog.core.deltalog.journal_format import decode_file_header, find_rounds, print_journal_name
+from exactlog.core.deltalog.journal_format import decode_file_header, print_journal_name
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.storage.partition_log import AppendRefused
 from exactlog.storage.round import NameRefused, StorageRefused, Stored
 from exactlog.testing.failing_filesystem import FailingFilesystem
+from tests.support.journal_rounds import find_rounds
 from tests.support.partitions import DELTA_LOG, JOURNAL, DataDirectory, batch_of, batches_of, values_of
 
 FIRST = f"{DELTA_LOG}/{1:020d}.json"

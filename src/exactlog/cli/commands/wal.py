@@ -15,7 +15,7 @@ from exactlog.cli.settings import Group, Settings
 from exactlog.client.ports import ClientSettings
 from exactlog.core.wal.cleaning import Cleaning
 from exactlog.core.wal.region_meta import Pin
-from exactlog.core.wal.region_topics import RegionTopics
+from exactlog.core.wal.region_topics import REGION_MAX, RegionTopics
 from exactlog.wal.entries import RegionStats, ScanProgress, TableStats, WalEntry
 from exactlog.wal.region import Region
 from exactlog.wal.wal import NAMESPACE_DEFAULT, Wal
@@ -42,7 +42,7 @@ _namespace = click.option(
     metavar="NAME",
     help="What the topics' names begin with.",
 )
-_region = click.argument("region", type=click.IntRange(0, 2**64 - 1))
+_region = click.argument("region", type=click.IntRange(0, REGION_MAX))
 _table = click.argument("table", type=click.IntRange(0, 2**64 - 1))
 _skip = click.option(
     "--skip",
@@ -206,7 +206,7 @@ async def _clean(region: Region[bytes], *, dry_run: bool) -> Row:
         "region": region.region,
         "deleted_before": plan.delete_before,
         "deleted_offsets": plan.deleted_count,
-        "log_start": plan.keep_from if plan.delete_before is not None else plan.log_start,
+        "log_start": plan.keep_from,
         "kept_by": plan.kept_by.value,
         **_pin_row(plan.pin),
         "dry_run": dry_run,

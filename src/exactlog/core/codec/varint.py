@@ -14,7 +14,7 @@ SINGLE_BYTES: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
 def encode_uvarint(value: int) -> bytes:
-    """The varint of `value`, which is between 0 and 2^32 - 1."""
+    """The varint of a value that is not negative; those of the protocol are at most 2^32 - 1."""
     if value < 0x80:
         return SINGLE_BYTES[value]
     encoded = bytearray()

@@ -85,6 +85,11 @@ class JournaledBytes(msgspec.Struct, frozen=True, array_like=True):
     is_new: bool
     crc: int | None = None
 
+    @property
+    def stored_size(self) -> int:
+        """How many of them are in the content."""
+        return self.size if self.crc is None else 0
+
 
 class JournaledCommit(msgspec.Struct, frozen=True, array_like=True):
     """A delta commit, whose document is in the content."""
@@ -121,6 +126,14 @@ class FoundRound(msgspec.Struct, frozen=True):
     end: int
     round: JournaledRound
     content: memoryview
+
+    def parts(self) -> Iterator[tuple[JournaledPartition, memoryview]]:
+        """What it brought to each partition, with its part of the content."""
+        start = 0
+        for partition in self.round.partitions:
+            size = sum(piece.stored_size for piece in partition.bytes) + sum(each.size for each in partition.commits)
+            yield partition, self.content[start : start + size]
+            start += size
 
 
 _encode_head = msgspec.msgpack.Encoder().encode
@@ -180,20 +193,6 @@ def encode_round(sequence: int, journaled: JournaledRound, content: Sequence[Buf
         crc = crc32c.crc32c(part, crc)
     padding = -(_RECORD.size + size) % ALIGNMENT
     return [_RECORD.pack(size, crc, sequence) + head, *content, bytes(padding)]
-
-
-def find_rounds(content: Buffer, header: FileHeader) -> Iterator[FoundRound]:
-    """As `scan_rounds`, of a file whose bytes are all there.
-
-    Args:
-        content: all bytes of the file.
-        header: what the first of them say.
-
-    Raises:
-        DamageError: a record is damaged, and later ones are whole: no crash does that.
-    """
-    view = memoryview(content)
-    return scan_rounds(lambda size, position: view[position : position + size], len(view), header)
 
 
 def scan_rounds(read: ReadBytes, size_bytes: int, header: FileHeader) -> Iterator[FoundRound]:

@@ -21,23 +21,26 @@ class Cleaning(Struct, frozen=True):
     """What a clean-up does.
 
     Attributes:
-        delete_before: delete the records below this offset; None: there is nothing to delete.
         keep_from: the first offset that stays.
         log_start: the first offset there was.
         kept_by: what keeps the rest.
         pin: the entry of a table that is longest back, whether or not a reader is further back.
     """
 
-    delete_before: int | None
     keep_from: int
     log_start: int
     kept_by: KeptBy
     pin: Pin | None
 
     @property
+    def delete_before(self) -> int | None:
+        """Delete the records below this offset; None: there is nothing to delete."""
+        return self.keep_from if self.keep_from > self.log_start else None
+
+    @property
     def deleted_count(self) -> int:
         """How many offsets are given up."""
-        return 0 if self.delete_before is None else self.delete_before - self.log_start
+        return self.keep_from - self.log_start
 
 
 def decide_cleaning(meta: RegionMeta, *, log_start: int, reader_offsets: Iterable[int] = ()) -> Cleaning:
@@ -55,14 +58,7 @@ def decide_cleaning(meta: RegionMeta, *, log_start: int, reader_offsets: Iterabl
     nearest_reader = min(reader_offsets, default=keep_from)
     if nearest_reader < keep_from:
         keep_from, kept_by = nearest_reader, KeptBy.READER
-    is_anything_left = keep_from > log_start
-    return Cleaning(
-        delete_before=keep_from if is_anything_left else None,
-        keep_from=max(keep_from, log_start),
-        log_start=log_start,
-        kept_by=kept_by,
-        pin=pin,
-    )
+    return Cleaning(keep_from=max(keep_from, log_start), log_start=log_start, kept_by=kept_by, pin=pin)
 
 
 def snapshot_is_due(*, replayed_since: int, marks_since: int, is_cleaning: bool) -> bool:

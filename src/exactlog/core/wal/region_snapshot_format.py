@@ -34,6 +34,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from exactlog.core.codec.varint import encode_uvarint
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.wal.sequence_offsets import Run
 
@@ -139,13 +140,7 @@ def _bytes_field(field: int, content: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
-    value %= _UINT64  # a negative int64 takes ten bytes
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    found.append(value)
-    return bytes(found)
+    return encode_uvarint(value % _UINT64)  # a negative int64 takes ten bytes
 
 
 # --- reading -----------------------------------------------------------------------------------------------------
@@ -180,23 +175,22 @@ def decode_snapshot(data: bytes) -> RegionSnapshot:
 
 
 def _decode_table(data: bytes) -> TableSnapshot:
-    numbers = {1: 0, 2: 0, 3: 0, 4: 0, 5: None, _IS_DROPPED: 0}
-    found: dict[int, int | None] = dict(numbers)
+    numbers: dict[int, int] = {}
     runs: tuple[Run, ...] | None = None
     for field, value in _fields(data):
-        if field in found and isinstance(value, int):
-            found[field] = value
-        elif field == _RUNS and isinstance(value, bytes):
+        if isinstance(value, int):
+            numbers[field] = value
+        elif field == _RUNS:
             runs = _decode_runs(value)
-    safe = found[5]
+    safe = numbers.get(5)
     return TableSnapshot(
-        table=found[1] or 0,
-        next_seq_num=found[2] or 0,
-        latest_mark_deleted=found[3] or 0,
-        current_high_watermark=_signed(found[4] or 0),
+        table=numbers.get(1, 0),
+        next_seq_num=numbers.get(2, 0),
+        latest_mark_deleted=numbers.get(3, 0),
+        current_high_watermark=_signed(numbers.get(4, 0)),
         safe_delete_offset=None if safe is None else _signed(safe),
         runs=runs,
-        is_dropped=bool(found[_IS_DROPPED]),
+        is_dropped=bool(numbers.get(_IS_DROPPED)),
     )
 
 

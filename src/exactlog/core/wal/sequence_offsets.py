@@ -108,10 +108,6 @@ class SequenceOffsets:
                 return run.sequence + max(0, offset - run.offset)
         return None
 
-    def copy(self) -> "SequenceOffsets":
-        """A mapping of its own with the same in it."""
-        return SequenceOffsets.of_runs(self.runs())
-
     def __iter__(self) -> Iterator[tuple[int, int]]:
         for sequence, offset, length in self.runs():
             for step in range(length):

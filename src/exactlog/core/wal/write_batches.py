@@ -27,24 +27,17 @@ class WriteBatch(Struct, frozen=True):
         return sum(len(payload) for _, payloads in self.tables for payload in payloads)
 
 
-class Place(Struct, frozen=True, gc=False):
-    """Which entry a record is to be."""
-
-    table: int
-    sequence: int
-
-
 class AssignedGroup(Struct, frozen=True):
     """A group of writes, ready to be appended.
 
     Attributes:
         results: for each write the last sequence of each of its tables, or why it is refused.
-        places: which entry each record is, in order.
+        keys: which entry each record is, in order.
         records: key and value of each.
     """
 
     results: tuple[dict[int, int] | WalError, ...]
-    places: tuple[Place, ...]
+    keys: tuple[LogKey, ...]
     records: tuple[tuple[bytes, bytes], ...]
 
 
@@ -75,7 +68,7 @@ def check_batch(region: int, batch: WriteBatch) -> None:
 def assign_sequences(meta: RegionMeta, group: Sequence[WriteBatch]) -> AssignedGroup:
     """The sequences of a group of writes, from the next ones of their tables on. The region stays as it is."""
     results: list[dict[int, int] | WalError] = []
-    places: list[Place] = []
+    keys: list[LogKey] = []
     records: list[tuple[bytes, bytes]] = []
     next_of: dict[int, int] = {}
     for batch in group:
@@ -87,13 +80,13 @@ def assign_sequences(meta: RegionMeta, group: Sequence[WriteBatch]) -> AssignedG
         for table, payloads in batch.tables:
             first = _next_of(meta, next_of, table)
             for sequence, payload in enumerate(payloads, start=first):
-                places.append(Place(table, sequence))
-                key = encode_log_key(LogKey(meta.region, table, sequence))
-                records.append((key, encode_log_value(payload)))
+                key = LogKey(meta.region, table, sequence)
+                keys.append(key)
+                records.append((encode_log_key(key), encode_log_value(payload)))
             next_of[table] = first + len(payloads)
             last[table] = next_of[table] - 1
         results.append(last)
-    return AssignedGroup(tuple(results), tuple(places), tuple(records))
+    return AssignedGroup(tuple(results), tuple(keys), tuple(records))
 
 
 def _next_of(meta: RegionMeta, next_of: dict[int, int], table: int) -> int:

@@ -19,11 +19,11 @@ from exactlog.core.deltalog.journal_format import (
     decode_file_header,
     encode_file_header,
     encode_round,
-    find_rounds,
     parse_journal_name,
     print_journal_name,
 )
 from exactlog.core.model.errors import DamageError, DecodeError
+from tests.support.journal_rounds import find_rounds
 from tests.unit.core.deltalog.histories import page_blocks
 
 HEADER = FileHeader(number=7, first_sequence=42, salt=0x5CA1AB1E)
@@ -120,6 +120,19 @@ def test_the_example_of_the_page_is_what_is_written() -> None:
     assert encode_file_header(HEADER) == header
     assert file_of(example) == header + record
     assert found_in(header + record) == expected_of(example)
+
+
+def test_each_partition_of_a_round_has_its_part_of_the_content() -> None:
+    here = round_of(3, 0, commits=2)
+    (partition,) = round_of(2, fill=b"y").journaled.partitions
+    in_place = JournaledBytes("1.log", 0, 99, True, crc=7)
+    there = JournaledPartition("topic=orders-part=1", TOPIC_ID, (in_place, *partition.bytes), ())
+    written = Round(JournaledRound((*here.journaled.partitions, there)), [*here.content, b"yy"])
+    (found,) = find_rounds(file_of(written), HEADER)
+
+    parts = [(partition, bytes(part)) for partition, part in found.parts()]
+
+    assert parts == [(here.journaled.partitions[0], b"".join(here.content)), (there, b"yy")]
 
 
 # --- a file that ends too early ----------------------------------------------------------------------------------
