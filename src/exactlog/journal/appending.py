@@ -10,7 +10,10 @@ just that. Where somebody else came first nobody sees it, and it is written anew
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TypedDict
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
@@ -20,6 +23,7 @@ from exactlog.core.journal.conflict import Conflict
 from exactlog.core.journal.errors import ForkedJournalError, Retriable
 from exactlog.core.journal.events import EventRow, RecordMetadata
 from exactlog.core.journal.expectation import ANY, Expectation
+from exactlog.core.journal.expiry import ExpireAfter
 from exactlog.core.journal.judgement import Appended, NotAsExpected, Overtaken, first_answer, judge_append
 from exactlog.core.journal.keys import SEQ_NR_MAX, SEQ_NR_MIN, JournalKey, SeqNr, SeqRange
 from exactlog.core.journal.new_actions import NewEvent, Writer, new_append
@@ -27,11 +31,21 @@ from exactlog.core.journal.state import JournalState
 from exactlog.core.model.errors import ExactlogError, UnavailableError
 from exactlog.journal.action_log import ActionLog
 from exactlog.journal.closing import closing
-from exactlog.journal.event_record import EventRecord
+from exactlog.journal.event_record import event_record_of
 from exactlog.journal.metrics import JournalMetrics
 from exactlog.journal.reading import EventReader
 from exactlog.journal.settings import JournalSettings
 from exactlog.journal.sight import Known, Looker, is_near
+from exactlog.journal.typed_events import EventCodec
+
+
+class AppendOptions(TypedDict, total=False):
+    """What `Journal.append` takes beside events and expectation."""
+
+    event_ids: Sequence[str]
+    metadata: object
+    headers: Mapping[str, str]
+    expire_after: ExpireAfter | timedelta | str | int | None
 
 
 class Draft(Struct, frozen=True, kw_only=True):
@@ -66,7 +80,7 @@ class Memory:
     def __init__(self, journals_max: int) -> None:
         self._journals_max = journals_max
         self._known: OrderedDict[JournalKey, _Remembered] = OrderedDict()
-        self._turns: dict[JournalKey, asyncio.Lock] = {}
+        self._turns: WeakValueDictionary[JournalKey, asyncio.Lock] = WeakValueDictionary()  # of who has one, or waits
 
     def turn(self, key: JournalKey) -> asyncio.Lock:
         """Appends of one program to one journal go one after the other: they would only get in each other's way."""
@@ -86,10 +100,7 @@ class Memory:
             self._known[key] = _Remembered(known, time.monotonic())
         self._known.move_to_end(key)
         while len(self._known) > self._journals_max:
-            oldest, _ = self._known.popitem(last=False)
-            turn = self._turns.get(oldest)
-            if turn is not None and not turn.locked():
-                del self._turns[oldest]
+            self._known.popitem(last=False)
 
 
 class Appender:
@@ -104,7 +115,7 @@ class Appender:
         metrics: JournalMetrics,
         *,
         writer: Writer,
-        record_of_row: Callable[[EventRow], EventRecord],
+        codec: EventCodec,
     ) -> None:
         self._log = log
         self._looker = looker
@@ -112,7 +123,7 @@ class Appender:
         self._settings = settings
         self._metrics = metrics
         self._writer = writer
-        self._record_of_row = record_of_row
+        self._codec = codec
         self.memory = Memory(settings.journals_remembered_max)
 
     async def append(self, key: JournalKey, draft: Draft) -> Appended:
@@ -239,7 +250,7 @@ class Appender:
         """What to tell a caller whose expectation failed: with the events that came instead."""
         self._metrics.conflicts.inc()
         actual = None if before is None else before.seq_nr
-        instead = [self._record_of_row(row) for row in await self._rows(key, _behind(draft.expect))]
+        instead = [event_record_of(row, self._codec) for row in await self._rows(key, _behind(draft.expect))]
         return Conflict(key, expected=draft.expect, actual=actual, events=instead)
 
     async def _first_answer(self, key: JournalKey, append: Append, first_seq_nr: int) -> Appended | None:

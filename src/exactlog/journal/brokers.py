@@ -5,10 +5,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeAlias
 
-from exactlog.client.adapters import ClientUrlError, connect
+from exactlog.client.adapters import connect
 from exactlog.client.ports import Client, ClientSettings
-from exactlog.node.config import load_config
-from exactlog.node.node import Node
+from exactlog.node.log_url import AtBrokers, log_place, start_own_broker
 
 Connect: TypeAlias = Callable[[], Client]
 """Makes a client, with connections of its own: one that waits for records holds up nobody else."""
@@ -25,22 +24,11 @@ async def open_brokers(url: str, settings: ClientSettings | None = None) -> Asyn
         ClientUrlError: the URL is malformed.
         DirectoryLockedError: another process has the directory open.
     """
-    scheme, separator, rest = url.partition(":")
-    match scheme:
-        case "memory" if separator and not rest:
-            place = ("in.memory", "true")
-        case "embedded" if rest:
-            place = ("data.dir", rest)
-        case "kafka":
-            yield partial(connect, url, settings)
-            return
-        case _:
-            raise ClientUrlError(
-                f"{url}: not where the log of journals can be",
-                hint="write kafka://HOST:PORT, embedded:DIRECTORY or memory:",
-            )
-    node = Node(load_config(overrides=[place, ("port", "0")], overrides_from="the URL of the log"))
-    await node.start()
+    place = log_place(url, what="the log of journals")
+    if isinstance(place, AtBrokers):
+        yield partial(connect, place.url, settings)
+        return
+    node = await start_own_broker(place, said_by="the URL of the log")
     try:
         yield partial(connect, f"kafka://{node.bootstrap_servers}", settings)
     finally:

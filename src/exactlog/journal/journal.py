@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from exactlog.core.journal.actions import Delete, Purge
+from exactlog.core.journal.actions import Purge
 from exactlog.core.journal.conflict import Conflict
 from exactlog.core.journal.errors import JournalInputError, NotYetReplicated
 from exactlog.core.journal.events import NO_HEADERS, RecordMetadata
@@ -201,7 +201,7 @@ class Journal:
         if delete is None or sight.state is None:
             return None
         expect = Expectation(exists=True, record_id=sight.state.record_id)  # not of a journal that begins meanwhile
-        record = await parts.log.write(self.key, sight.place, _expecting(delete, expect))
+        record = await parts.log.write(self.key, sight.place, replace(delete, expect=expect))
         return record.place
 
     async def purge(self, *, expect: Expectation | int = ANY) -> Place:
@@ -287,10 +287,6 @@ class Journal:
         if isinstance(event, Envelope):
             return NewEvent(codec.encode(event.event), frozenset(event.tags), event.seq_nr, event.event_id)
         return NewEvent(codec.encode(event))
-
-
-def _expecting(delete: Delete, expect: Expectation) -> Delete:
-    return replace(delete, expect=expect)
 
 
 def _last_seen(partition: int, end: int) -> Place:

@@ -6,13 +6,11 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Self
 
 from exactlog.client.ports import ClientSettings
-from exactlog.core.journal.events import EventRow
 from exactlog.core.journal.new_actions import Writer
 from exactlog.core.model.clock import Clock
 from exactlog.journal.action_log import ActionLog
 from exactlog.journal.appending import Appender
 from exactlog.journal.brokers import Connect, open_brokers
-from exactlog.journal.event_record import EventRecord, event_record_of
 from exactlog.journal.head_cache import HeadCache
 from exactlog.journal.metrics import JournalMetrics
 from exactlog.journal.open_journals import OpenJournals
@@ -87,7 +85,7 @@ class Journals(OpenJournals):
                 store=opened,
                 looker=looker,
                 reader=reader,
-                appender=_appender(actions, looker, reader, settings, metrics, writer=writer, codec=codec),
+                appender=Appender(actions, looker, reader, settings, metrics, writer=writer, codec=codec),
                 codec=codec,
                 clock=clock,
                 writer=writer,
@@ -120,22 +118,6 @@ class Journals(OpenJournals):
             replicate=replicate,
         )
         return open_waiting(opening)
-
-
-def _appender(
-    actions: ActionLog,
-    looker: Looker,
-    reader: EventReader,
-    settings: JournalSettings,
-    metrics: JournalMetrics,
-    *,
-    writer: Writer,
-    codec: EventCodec,
-) -> Appender:
-    def record_of_row(row: EventRow) -> EventRecord:
-        return event_record_of(row, codec)
-
-    return Appender(actions, looker, reader, settings, metrics, writer=writer, record_of_row=record_of_row)
 
 
 @asynccontextmanager

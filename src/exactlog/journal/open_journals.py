@@ -1,13 +1,13 @@
 """Journals that are open: by topic and id, several at once, and all of a topic."""
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
-from datetime import date, timedelta
+from datetime import date
+from typing import Unpack
 
-from exactlog.core.journal.events import NO_HEADERS
 from exactlog.core.journal.expectation import ANY, Expectation
-from exactlog.core.journal.expiry import ExpireAfter
 from exactlog.core.journal.keys import JournalKey
+from exactlog.journal.appending import AppendOptions
 from exactlog.journal.journal import Journal
 from exactlog.journal.metrics import JournalMetrics
 from exactlog.journal.parts import Parts
@@ -24,11 +24,7 @@ class JournalTransaction(Transaction):
         journal: Journal,
         events: Iterable[object],
         expect: Expectation | int = ANY,
-        *,
-        event_ids: Sequence[str] = (),
-        metadata: object = None,
-        headers: Mapping[str, str] = NO_HEADERS,
-        expire_after: ExpireAfter | timedelta | str | int | None = None,
+        **options: Unpack[AppendOptions],
     ) -> PendingAppend:
         """Append to a journal when the transaction is committed; the answer is in `appended` then.
 
@@ -37,15 +33,7 @@ class JournalTransaction(Transaction):
         Raises:
             JournalInputError: the events cannot be written.
         """
-        draft = journal.draft(
-            events,
-            expect,
-            event_ids=event_ids,
-            metadata=metadata,
-            headers=headers,
-            expire_after=expire_after,
-        )
-        return self.add(journal.key, draft)
+        return self.add(journal.key, journal.draft(events, expect, **options))
 
 
 class OpenJournals:

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
 
-from exactlog.core.journal.keys import JournalKey
 from exactlog.core.journal.new_actions import new_purge_of_due
 from exactlog.journal.parts import Parts
 
@@ -32,9 +31,8 @@ async def purge_expired(parts: Parts, *, topics: Iterable[str] | None = None, to
     count = 0
     for topic in sorted(await parts.store.topics() if topics is None else topics):
         async for due in parts.store.due(topic, through=through):
-            key = JournalKey(topic, due.key.id)
-            place = await parts.log.place_of(key)
-            await parts.log.write(key, place, new_purge_of_due(due, writer=parts.writer))
-            _log.info("journal %s was due on %s: its purge is asked for", key, due.expire_on)
+            place = await parts.log.place_of(due.key)
+            await parts.log.write(due.key, place, new_purge_of_due(due, writer=parts.writer))
+            _log.info("journal %s was due on %s: its purge is asked for", due.key, due.expire_on)
             count += 1
     return count

@@ -1,14 +1,14 @@
 """A client for code that waits: its event loop runs in a thread of its own, so that sending goes on beside the work."""
 
-import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from exactlog.client.adapters import connect
+from exactlog.client.blocking_loop import BlockingLoop
 from exactlog.client.ports import Client, ClientSettings
+from exactlog.core.model.errors import InvariantError
 
 Result = TypeVar("Result")
 
@@ -25,26 +25,25 @@ class ClientThread:
     def __init__(self, bootstrap: str, settings: ClientSettings) -> None:
         """Nothing is sent yet. Raises `ClientUrlError` where the addresses are malformed."""
         self.client: Client = connect(f"kafka://{bootstrap}", settings)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="exactlog-client", daemon=True)
+        self._loop: BlockingLoop | None = None
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._loop = BlockingLoop("exactlog-client", closed=_closed)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        loop = self._running()
         try:
-            self.submit(self._shut_down()).result()
+            loop.give_up_all()
+            loop.wait(self.client.close())
         finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+            loop.close()
 
     def submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         """Let the coroutine run beside the caller. Those handed over first begin first."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        return self._running().submit(work)
 
     def run(self, work: Callable[[Client], Awaitable[Result]]) -> Result:
         """Wait for what `work` makes of the client."""
@@ -52,11 +51,13 @@ class ClientThread:
         async def awaited() -> Result:
             return await work(self.client)
 
-        return self.submit(awaited()).result()
+        return self._running().wait(awaited())
 
-    async def _shut_down(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self.client.close()
+    def _running(self) -> BlockingLoop:
+        if self._loop is None:
+            raise _closed()
+        return self._loop
+
+
+def _closed() -> InvariantError:
+    return InvariantError("the thread of a client is used outside of its context")

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from exactlog.client.adapters import ClientUrlError, connect
+from exactlog.client.adapters import connect
 from exactlog.client.ports import ClientSettings
+from exactlog.node.log_url import AtBrokers, InDirectory, InMemory, log_place
 from exactlog.wal.client_backend import ClientBackend, transaction_timeout_ms
 from exactlog.wal.embedded_backend import EmbeddedBackend
 from exactlog.wal.memory_backend import MemoryBackend
@@ -24,20 +25,14 @@ async def open_backend(
         ClientUrlError: the URL is malformed.
         DirectoryLockedError: another process has the directory open.
     """
-    scheme, separator, rest = url.partition(":")
-    match scheme:
-        case "memory" if separator and not rest:
+    match log_place(url, what="a write-ahead log"):
+        case InMemory():
             return MemoryBackend()
-        case "embedded" if rest:
-            return await EmbeddedBackend.start(Path(rest), settings)
-        case "kafka":
+        case InDirectory(directory):
+            return await EmbeddedBackend.start(Path(directory), settings)
+        case AtBrokers(at):
             return ClientBackend(
-                connect(url, settings),
+                connect(at, settings),
                 replication_factor=replication_factor,
                 transaction_timeout_ms=transaction_timeout_ms(settings),
-            )
-        case _:
-            raise ClientUrlError(
-                f"{url}: not where a write-ahead log can be",
-                hint="write kafka://HOST:PORT, embedded:DIRECTORY or memory:",
             )

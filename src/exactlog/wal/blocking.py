@@ -1,85 +1,54 @@
 """The write-ahead log for programs without an event loop: each call waits. One loop runs in a thread of its own."""
 
-import asyncio
-import threading
-from collections.abc import AsyncGenerator, Awaitable, Collection, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Protocol, Self, TypeVar
+from collections.abc import Collection, Iterator
+from typing import Any, Protocol, Self
 
+from exactlog.client.blocking_loop import BlockingLoop, Twin, waited
 from exactlog.core.wal.bounds import Bound, Max, Min
-from exactlog.core.wal.cleaning import Cleaning
 from exactlog.core.wal.errors import RegionClosedError
 from exactlog.core.wal.limits import SCAN_BATCH_ENTRIES
-from exactlog.wal.entries import CleanResult, OnProgress, RegionStats, WalEntry
+from exactlog.wal.entries import OnProgress, RegionStats, WalEntry
 from exactlog.wal.region import Region
-
-Result = TypeVar("Result")
 
 _READ_AHEAD = SCAN_BATCH_ENTRIES  # entries: one hop between the threads for so many
 
 
-class _Loop:
-    """An event loop in a daemon thread."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="exactlog-wal", daemon=True)
-        self._thread.start()
-
-    def run(self, work: Awaitable[Result]) -> Result:
-        """What the work returns or raises."""
-        if self._loop.is_closed():
-            if isinstance(work, Coroutine):
-                work.close()
-            raise RegionClosedError("the write-ahead log is closed")
-        return asyncio.run_coroutine_threadsafe(_wait_for(work), self._loop).result()
-
-    def close(self) -> None:
-        """End the loop and the thread."""
-        self.run(self._loop.shutdown_asyncgens())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-class SyncRegion:
+class SyncRegion(Twin[Region[Any]]):
     """The twin of `Region`: the same methods, which wait. It may be used by several threads."""
 
-    def __init__(self, loop: _Loop, region: Region[Any]) -> None:
-        self._loop = loop
-        self._region = region
+    write = waited(Region[Any].write)
+    write_batch = waited(Region[Any].write_batch)
+    sequence_num = waited(Region[Any].sequence_num)
+    mark_deleted = waited(Region[Any].mark_deleted)
+    drop_table = waited(Region[Any].drop_table)
+    write_snapshot = waited(Region[Any].write_snapshot)
+    plan_clean = waited(Region[Any].plan_clean)
+    clean = waited(Region[Any].clean)
+    stats = waited(Region[Any].stats)
+
+    def __init__(self, loop: BlockingLoop, region: Region[Any]) -> None:
+        super().__init__(region, loop)
         self.region = region.region
         self.findings = region.findings
 
     @property
     def is_usable(self) -> bool:
         """See `Region`."""
-        return self._region.is_usable
+        return self.original.is_usable
 
     @property
     def is_fenced(self) -> bool:
         """See `Region`."""
-        return self._region.is_fenced
+        return self.original.is_fenced
 
     @property
     def is_read_only(self) -> bool:
         """See `Region`."""
-        return self._region.is_read_only
-
-    def write(self, table: int, entries: Sequence[Any], *, expected_last: int | None = None) -> int:
-        """See `Region`."""
-        return self._loop.run(self._region.write(table, entries, expected_last=expected_last))
-
-    def write_batch(self, batch: Mapping[int, Sequence[Any]]) -> dict[int, int]:
-        """See `Region`."""
-        return self._loop.run(self._region.write_batch(batch))
-
-    def sequence_num(self, table: int) -> int:
-        """See `Region`."""
-        return self._loop.run(self._region.sequence_num(table))
+        return self.original.is_read_only
 
     def read(self, table: int, start: Bound = Min, end: Bound = Max) -> Iterator[WalEntry[Any]]:
         """See `Region`."""
-        return self._entries(self._region.read(table, start, end))
+        return self.loop.iterate(self.original.read(table, start, end), items_at_a_time=_READ_AHEAD)
 
     def scan(
         self,
@@ -89,7 +58,8 @@ class SyncRegion:
         on_progress: OnProgress | None = None,
     ) -> Iterator[WalEntry[Any]]:
         """See `Region`. `on_progress` is called in the thread of the loop."""
-        return self._entries(self._region.scan(tables, batch_size=batch_size, on_progress=on_progress))
+        entries = self.original.scan(tables, batch_size=batch_size, on_progress=on_progress)
+        return self.loop.iterate(entries, items_at_a_time=_READ_AHEAD)
 
     def scan_batches(
         self,
@@ -99,43 +69,8 @@ class SyncRegion:
         on_progress: OnProgress | None = None,
     ) -> Iterator[list[WalEntry[Any]]]:
         """See `Region`. `on_progress` is called in the thread of the loop."""
-        batches = self._region.scan_batches(tables, batch_size=batch_size, on_progress=on_progress)
-        try:
-            while (batch := self._loop.run(anext(batches, None))) is not None:
-                yield batch
-        finally:
-            self._loop.run(batches.aclose())
-
-    def mark_deleted(self, table: int, up_to: int, *, durable: bool = False) -> None:
-        """See `Region`."""
-        self._loop.run(self._region.mark_deleted(table, up_to, durable=durable))
-
-    def drop_table(self, table: int) -> None:
-        """See `Region`."""
-        self._loop.run(self._region.drop_table(table))
-
-    def write_snapshot(self) -> None:
-        """See `Region`."""
-        self._loop.run(self._region.write_snapshot())
-
-    def plan_clean(self) -> Cleaning:
-        """See `Region`."""
-        return self._loop.run(self._region.plan_clean())
-
-    def clean(self) -> CleanResult:
-        """See `Region`."""
-        return self._loop.run(self._region.clean())
-
-    def stats(self) -> RegionStats:
-        """See `Region`."""
-        return self._loop.run(self._region.stats())
-
-    def _entries(self, entries: AsyncGenerator[WalEntry[Any], None]) -> Iterator[WalEntry[Any]]:
-        try:
-            while some := self._loop.run(_next_of(entries)):
-                yield from some
-        finally:
-            self._loop.run(entries.aclose())
+        batches = self.original.scan_batches(tables, batch_size=batch_size, on_progress=on_progress)
+        return self.loop.iterate(batches, items_at_a_time=1)
 
 
 class AsyncWal(Protocol):
@@ -166,12 +101,12 @@ class SyncWal:
     def __init__(self, wal: AsyncWal) -> None:
         """The twin of a log that is not open yet."""
         self._wal = wal
-        self._loop: _Loop | None = None
+        self._loop: BlockingLoop | None = None
 
     def __enter__(self) -> Self:
-        self._loop = _Loop()
+        self._loop = BlockingLoop("exactlog-wal", closed=_closed)
         try:
-            self._loop.run(self._wal.__aenter__())
+            self._loop.wait(self._wal.__aenter__())
         except BaseException:
             self._loop.close()
             raise
@@ -185,13 +120,13 @@ class SyncWal:
         loop, self._loop = self._loop, None
         if loop is not None:
             try:
-                loop.run(self._wal.close())
+                loop.wait(self._wal.close())
             finally:
                 loop.close()
 
     def regions(self) -> list[int]:
         """See `Wal`."""
-        return self._running().run(self._wal.regions())
+        return self._running().wait(self._wal.regions())
 
     def open_region(
         self,
@@ -207,31 +142,21 @@ class SyncWal:
         opening = self._wal.open_region(
             region, create=create, read_only=read_only, skip_offsets=skip_offsets, accept_loss=accept_loss
         )
-        return SyncRegion(loop, loop.run(opening))
+        return SyncRegion(loop, loop.wait(opening))
 
     def close_region(self, region: int) -> None:
         """See `Wal`."""
-        self._running().run(self._wal.close_region(region))
+        self._running().wait(self._wal.close_region(region))
 
     def stats(self) -> list[RegionStats]:
         """See `Wal`."""
-        return self._running().run(self._wal.stats())
+        return self._running().wait(self._wal.stats())
 
-    def _running(self) -> _Loop:
+    def _running(self) -> BlockingLoop:
         if self._loop is None:
             raise RegionClosedError("the write-ahead log is not open", hint="use it as a context: `with`")
         return self._loop
 
 
-async def _wait_for(work: Awaitable[Result]) -> Result:
-    return await work
-
-
-async def _next_of(entries: AsyncGenerator[WalEntry[Any], None]) -> list[WalEntry[Any]]:
-    """The next entries, up to as many as are read ahead; none at the end."""
-    some: list[WalEntry[Any]] = []
-    async for entry in entries:
-        some.append(entry)
-        if len(some) == _READ_AHEAD:
-            break
-    return some
+def _closed() -> RegionClosedError:
+    return RegionClosedError("the write-ahead log is closed")

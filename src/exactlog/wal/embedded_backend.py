@@ -2,19 +2,21 @@
 
 import contextlib
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from exactlog.client.adapters import connect
 from exactlog.client.ports import ClientSettings
-from exactlog.node.config import load_config
-from exactlog.node.node import Node
+from exactlog.node.log_url import InDirectory, start_own_broker
 from exactlog.wal.client_backend import ClientBackend, transaction_timeout_ms
+
+if TYPE_CHECKING:
+    from exactlog.node.node import Node
 
 
 class EmbeddedBackend(ClientBackend):
     """The `WalBackend` port over a broker that runs on this event loop, for as long as the backend is open."""
 
-    def __init__(self, node: Node, settings: ClientSettings | None) -> None:
+    def __init__(self, node: "Node", settings: ClientSettings | None) -> None:
         client = connect(f"kafka://{node.bootstrap_servers}", settings)
         super().__init__(client, transaction_timeout_ms=transaction_timeout_ms(settings))
         self._node = node
@@ -26,10 +28,9 @@ class EmbeddedBackend(ClientBackend):
         Raises:
             DirectoryLockedError: another process has it open.
         """
-        overrides = [("data.dir", str(directory)), ("port", "0")]
-        node = Node(load_config(overrides=overrides, overrides_from="the URL of the write-ahead log"))
-        await node.start()
-        return cls(node, settings)
+        return cls(
+            await start_own_broker(InDirectory(str(directory)), said_by="the URL of the write-ahead log"), settings
+        )
 
     @property
     def bootstrap_servers(self) -> str:

@@ -1,6 +1,7 @@
 """Appending: numbers, expectations, ids, and what a writer is told."""
 
 import asyncio
+import gc
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -209,3 +210,13 @@ async def test_what_is_written_and_cannot_be_judged_is_not_called_undone(journal
             assert not unknown.value.retryable
     assert (await journal.append(["b"], 1, event_ids=["b"])).seq_nr == 2
     assert await events(journal) == ["a", "b"]
+
+
+async def test_journals_that_were_written_to_once_leave_nothing_behind(journals, topic):
+    memory = journals._parts.appender.memory
+    await asyncio.gather(*(journals[topic, f"e-{number}"].purge() for number in range(20)))
+    gc.collect()
+    assert not list(memory._turns)
+
+    async with memory.turn(("t", "e")):
+        assert memory.turn(("t", "e")).locked()

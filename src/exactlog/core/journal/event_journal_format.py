@@ -33,7 +33,7 @@ from exactlog.core.journal.actions import Action, ActionRecord, Append, Delete, 
 from exactlog.core.journal.events import RecordMetadata
 from exactlog.core.journal.expectation import ANY, Expectation
 from exactlog.core.journal.expire_after_text import parse_expire_after, print_expire_after
-from exactlog.core.journal.json_text import raw_json, text_of
+from exactlog.core.journal.json_text import data_of, raw_data
 from exactlog.core.journal.keys import SEQ_NR_MAX, SEQ_NR_MIN, JournalKey, Place, SeqNr, SeqRange
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.ids import NO_TIMESTAMP, TimestampMs, TopicPartition
@@ -169,7 +169,7 @@ def encode_action_header(action: Action) -> bytes:
                 origin=origin,
                 version=version,
                 payload_type=action.payload_type,
-                metadata=_data(action.header_data),
+                metadata=_Data(raw_data(action.header_data)),
                 event_ids=action.event_ids or None,
                 expect=_encoded(action.expect),
             )
@@ -213,7 +213,7 @@ def _append(append: _Append, payload: bytes, headers: Headers) -> Append:
         payload=payload,
         origin=append.origin,
         version=append.version,
-        header_data=None if append.metadata is None else _text(append.metadata.data),
+        header_data=None if append.metadata is None else data_of(append.metadata.data),
         headers=_own_headers(headers),
         event_ids=append.event_ids or (),
         expect=_decoded(append.expect),
@@ -236,16 +236,6 @@ def _decoded(expect: _Expect | None) -> Expectation:
     return Expectation(exists=expect.exists, seq_nr=seq_nr, record_id=expect.record_id)
 
 
-def _data(text: str | None) -> _Data:
-    return _Data() if text is None else _Data(raw_json(text, what="the metadata"))
-
-
-def _text(data: msgspec.Raw | UnsetType) -> str | None:
-    """Where it says null it says nothing, as for kafka-journal."""
-    text = None if data is UNSET else text_of(data)
-    return None if text == "null" else text
-
-
 # --- the metadata column of a store -----------------------------------------------------------------------------------
 
 
@@ -256,8 +246,8 @@ def encode_row_metadata(metadata: RecordMetadata) -> str:
         JournalInputError: one of the parts is not JSON.
     """
     expire_after = None if metadata.expire_after is None else print_expire_after(metadata.expire_after)
-    payload = _PayloadMetadata(expire_after, _data(metadata.payload_data).data)
-    return _encode(_RowMetadata(_data(metadata.header_data), payload)).decode()
+    payload = _PayloadMetadata(expire_after, raw_data(metadata.payload_data))
+    return _encode(_RowMetadata(_Data(raw_data(metadata.header_data)), payload)).decode()
 
 
 def decode_row_metadata(column: str | None) -> RecordMetadata:
@@ -274,7 +264,7 @@ def decode_row_metadata(column: str | None) -> RecordMetadata:
         raise DecodeError(f"the metadata of an event is not as a journal writes it: {error}") from None
     payload = row.payload or _PayloadMetadata()
     return RecordMetadata(
-        header_data=_text(row.header.data if row.header else row.data),
-        payload_data=_text(payload.data),
+        header_data=data_of(row.header.data if row.header else row.data),
+        payload_data=data_of(payload.data),
         expire_after=None if payload.expire_after is None else parse_expire_after(payload.expire_after),
     )

@@ -33,7 +33,7 @@ from exactlog.core.journal.errors import JournalInputError
 from exactlog.core.journal.events import Event
 from exactlog.core.journal.expire_after_text import parse_expire_after, print_expire_after
 from exactlog.core.journal.expiry import ExpireAfter
-from exactlog.core.journal.json_text import raw_json, text_of
+from exactlog.core.journal.json_text import data_of, raw_data, raw_json, text_of
 from exactlog.core.journal.keys import SEQ_NR_MAX, SEQ_NR_MIN, SeqNr
 from exactlog.core.journal.payload import BinaryPayload, JsonPayload, Payload, TextPayload
 from exactlog.core.model.errors import DecodeError
@@ -125,11 +125,10 @@ def decode_payload(payload_type: PayloadType, value: bytes) -> AppendPayload:
 def _payload_of(events: tuple[Event, ...], metadata: _Metadata | None) -> AppendPayload:
     if metadata is None:
         return AppendPayload(events)
-    data = None if metadata.data is UNSET else text_of(metadata.data)
     written = metadata.expire_after
     return AppendPayload(
         events,
-        data=None if data == "null" else data,
+        data=data_of(metadata.data),
         expire_after=None if written is None else parse_expire_after(written),
     )
 
@@ -137,7 +136,7 @@ def _payload_of(events: tuple[Event, ...], metadata: _Metadata | None) -> Append
 def _metadata(payload: AppendPayload) -> _Metadata:
     return _Metadata(
         None if payload.expire_after is None else print_expire_after(payload.expire_after),
-        UNSET if payload.data is None else raw_json(payload.data, what="the metadata"),
+        raw_data(payload.data),
     )
 
 

@@ -35,11 +35,6 @@ class JournalState(Struct, frozen=True):
     is_reset: bool = False
     record_id: UUID | None = None
 
-    @property
-    def has_events(self) -> bool:
-        """Whether there may be an event that is not deleted."""
-        return self.delete_to < self.seq_nr
-
 
 def append(state: JournalState | None, *, first: int, last: int, record_id: UUID) -> JournalState:
     """A journal after events `first` to `last`; `record_id` is its life, if they begin one."""

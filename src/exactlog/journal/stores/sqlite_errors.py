@@ -1,8 +1,6 @@
 """What an error of SQLite means to who asked."""
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from exactlog.core.journal.errors import Retriable
@@ -21,23 +19,6 @@ _FOR_NOW: Final = {
 }
 """What may go well another time, and what to do for it."""
 _DAMAGE: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-
-
-@contextmanager
-def told_by(place: str) -> Iterator[None]:
-    """Turn errors of SQLite into those of a store. Others are faults of ours, and go through.
-
-    Raises:
-        Retriable: it cannot be done for now.
-        DamageError: the file is no database, or a broken one.
-    """
-    try:
-        yield
-    except sqlite3.Error as error:
-        known = told(error, place)
-        if known is None:
-            raise
-        raise known from error
 
 
 def told(error: sqlite3.Error, place: str) -> Retriable | DamageError | None:

@@ -62,7 +62,6 @@ def test_a_delete_takes_events_that_there_are_and_never_gives_back(before, to, a
 
 def test_the_next_number_is_free_where_there_is_no_event():
     assert [states.taken_from(state) for state in (None, RESET, JOURNAL)] == [1, 1, 6]
-    assert [state.has_events for state in (RESET, JOURNAL, JournalState(5, 5))] == [False, True, False]
 
 
 def test_what_changes_nothing_gives_the_same_state_back():
