@@ -1,7 +1,7 @@
 """Shared by all tests: Hypothesis profiles, the switches `--long` and `--engine`, real peers as fixtures."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tests.peers.apache_kafka import ApacheKafka, kafka_jars
 from tests.peers.gate import in_ci, skip_without_peer
 from tests.peers.go_programs import build_go_program
 from tests.support.commit_engine import BOTH_ENGINES, ENGINES, use_engine
+from tests.support.standstill import brokers_of, tell_standstill
 
 LONG_TIMEOUT_SECONDS = 3_600  # thousands of examples in place of fifty
 NEED_APACHE_KAFKA = (
@@ -23,6 +24,7 @@ NEED_APACHE_KAFKA = (
     "tests/conformance/wire/test_real_transactions.py",
     "tests/contract/test_wal_",
     "tests/peers/test_apache_kafka.py",
+    "tests/peers/test_event_journal.py",
     "tests/peers/test_go_programs.py",
     "tests/pipeline/test_broker_source.py",
     "tests/unit/client/test_real_brokers.py",
@@ -89,6 +91,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(PEER_TIMEOUT_SECONDS))
         if "apache_kafka" in getattr(item, "fixturenames", ()) and not is_long:
             assert item.nodeid.startswith(NEED_APACHE_KAFKA), f"{item.nodeid} would start an Apache Kafka of its own"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that has waited in vain tells where its broker stands."""
+    report = yield
+    if call.excinfo is not None and call.excinfo.errisinstance((TimeoutError, pytest.fail.Exception)):
+        for broker in brokers_of(getattr(item, "funcargs", {})):
+            report.sections.append(("where the broker stands", tell_standstill(broker)))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,9 @@ from exactlog.network import Connection, Reply
 
 _logger = logging.getLogger(__name__)
 
+STOP_WAIT_S = 10.0
+"""How long a broker that stops waits for requests whose connections have ended already."""
+
 
 class _Route(Struct, frozen=True):
     """What is needed to carry out requests of one API in one version."""
@@ -140,6 +143,21 @@ class Dispatcher:
             connection.release()
 
     async def stop(self) -> None:
-        """Waits for the requests that are being carried out."""
-        while self._tasks:
+        """Waits for the requests that are being carried out, and gives up those that do not end: nobody is there."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_WAIT_S)
+        for task in tuple(self._tasks):
+            _logger.error("a request is given up, it waits at %s", _place_of(task))
+            task.cancel()
+        if self._tasks:
             await asyncio.wait(self._tasks)
+
+
+def _place_of(task: asyncio.Task[None]) -> str:
+    """Where a request waits: which function awaits which."""
+    awaited: object = task.get_coro()
+    places = []
+    while (frame := getattr(awaited, "cr_frame", None)) is not None:
+        places.append(f"{frame.f_code.co_name}:{frame.f_lineno}")
+        awaited = getattr(awaited, "cr_await", None)
+    return " > ".join(places)

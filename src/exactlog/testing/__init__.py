@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from exactlog.testing.broker import Broker, BrokerNotRunningError
     from exactlog.testing.clock import MovableClock
     from exactlog.testing.failing_filesystem import FailingFilesystem
+    from exactlog.testing.loop_thread import StandsStillError
     from exactlog.testing.operation_log import Operation
     from exactlog.testing.ordered_failures import Crashed
 
@@ -26,6 +27,7 @@ __all__ = [
     "Fault",
     "MovableClock",
     "Operation",
+    "StandsStillError",
 ]
 
 _HOMES = {
@@ -38,6 +40,7 @@ _HOMES = {
     "Fault": "exactlog.broker.answer_faults",
     "MovableClock": "exactlog.testing.clock",
     "Operation": "exactlog.testing.operation_log",
+    "StandsStillError": "exactlog.testing.loop_thread",
 }
 
 

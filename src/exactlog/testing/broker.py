@@ -21,9 +21,13 @@ from exactlog.node.node import Node
 from exactlog.testing.broker_description import describe
 from exactlog.testing.clock import MovableClock
 from exactlog.testing.faults import Faults
-from exactlog.testing.loop_thread import LoopDiedError, LoopThread
+from exactlog.testing.loop_thread import LoopDiedError, LoopThread, StandsStillError
 
 Result = TypeVar("Result")
+
+_STOP_TIMEOUT_S = 60.0
+"""The network gives its clients five seconds; the rest is work of the disk."""
+_KILL_TIMEOUT_S = 5.0
 
 
 class HostedNode(Protocol):
@@ -119,12 +123,13 @@ class Broker:
         self._port, self._bootstrap_servers = self._node.port, self._node.bootstrap_servers
 
     def stop(self) -> None:
-        """Let the broker finish what it has, stop it, and remove a temporary data directory."""
+        """Let the broker finish what it has, stop it, and remove a temporary data directory.
+
+        Raises:
+            StandsStillError: it was not done after a minute, and was killed; the message says where it stood.
+        """
         try:
-            if self._node is not None:
-                self._call(self._node.stop)
-        except LoopDiedError:
-            pass  # then nothing is left to stop
+            self._stop_node()
         finally:
             self._leave_thread()
             self._remove_temporary()
@@ -134,22 +139,15 @@ class Broker:
 
         What was acknowledged is on disk as far as the flush mode promises; `restart` recovers it.
         """
-
-        async def kill_node() -> None:
-            self._kill_node()
-
-        self._call(kill_node)
+        self._call(self._kill_in_loop)
         self._leave_thread()
 
     def restart(self) -> None:
         """Start the broker again at the same port and on the same directory, after stopping it if it still runs."""
-        if self._node is not None:
-            try:
-                self._call(self._node.stop)
-            except LoopDiedError:
-                pass  # as good as killed
-            finally:
-                self._leave_thread()
+        try:
+            self._stop_node()
+        finally:
+            self._leave_thread()
         self.start()
 
     # --- use --------------------------------------------------------------------------------------------------
@@ -203,6 +201,18 @@ class Broker:
 
     # --- inside -----------------------------------------------------------------------------------------------
 
+    def _stop_node(self) -> None:
+        if self._node is None or self._thread is None:
+            return
+        try:
+            self._thread.call(self._node.stop, timeout_s=_STOP_TIMEOUT_S)
+        except LoopDiedError:
+            pass  # then nothing is left to stop
+        except StandsStillError:
+            with suppress(StandsStillError):  # not even for that has its loop an ear
+                self._thread.call(self._kill_in_loop, timeout_s=_KILL_TIMEOUT_S)
+            raise
+
     def _call(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         if self._thread is None:
             raise _not_running()
@@ -236,6 +246,9 @@ class Broker:
     def _kill_node(self) -> None:
         if self._node is not None:
             self._node.kill()
+
+    async def _kill_in_loop(self) -> None:
+        self._kill_node()
 
     def _make_whole_node(self, config: BrokerConfig, clock: Clock) -> HostedNode:
         return Node(config, clock=clock, faults=self.faults)

@@ -1,9 +1,12 @@
 """An event loop in a thread of its own, to which other threads hand work and wait for the result."""
 
 import asyncio
+import io
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from typing import Any, TypeVar
 
 from exactlog.core.model.errors import ExactlogError, InvariantError
@@ -11,11 +14,19 @@ from exactlog.node.event_loop import new_event_loop
 
 Result = TypeVar("Result")
 
+_END_WAIT_S = 30.0
+
 
 class LoopDiedError(ExactlogError):
     """The thread that was to do the work has ended; `__cause__` is what ended it, if it was an error."""
 
     code = "broker-died"
+
+
+class StandsStillError(ExactlogError):
+    """Work on the loop has not ended in the time it was given; it goes on. The message says where the loop stands."""
+
+    code = "broker-stands-still"
 
 
 class LoopThread:
@@ -36,11 +47,12 @@ class LoopThread:
         self._thread.start()
         self._running.wait()
 
-    def call(self, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    def call(self, work: Callable[[], Coroutine[Any, Any, Result]], *, timeout_s: float | None = None) -> Result:
         """Run the coroutine that `work` makes on the loop, and return what it returns.
 
         Raises:
             LoopDiedError: the thread has ended, or ends before the work is done.
+            StandsStillError: the work takes longer than it may.
             InvariantError: this is that thread, which would wait for itself.
         """
         if threading.current_thread() is self._thread:
@@ -51,6 +63,9 @@ class LoopThread:
             future = asyncio.run_coroutine_threadsafe(work(), self._loop)
             self._waiting.add(future)
         try:
+            done, _ = wait([future], timeout_s)
+            if not done:
+                raise StandsStillError(f"{self._name} is not done after {timeout_s:g} s\n{self.describe()}")
             return future.result()
         except CancelledError:
             if not self._ending.is_set():
@@ -60,12 +75,25 @@ class LoopThread:
         finally:
             self._waiting.discard(future)
 
+    def describe(self) -> str:
+        """Where the thread is, and what each task of its loop waits for; asked from outside: the loop may be stuck."""
+        text = io.StringIO()
+        frame = sys._current_frames().get(self._thread.ident or 0)  # noqa: SLF001  its documented name
+        text.write("the thread is at:\n")
+        traceback.print_stack(frame, file=text)
+        for task in asyncio.all_tasks(self._loop) if self._loop is not None else ():
+            task.print_stack(file=text)
+        return text.getvalue()
+
     def close(self) -> None:
-        """End the loop, cancelling what still runs on it, and wait for the thread; again: nothing happens."""
+        """End the loop, cancelling what still runs on it, and wait for the thread; again: nothing happens.
+
+        A thread that hears nothing is left behind after a while: it ends with the process.
+        """
         with self._guard:
             if not self._ending.is_set() and self._loop is not None:
                 self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join()
+        self._thread.join(_END_WAIT_S)
 
     def _run(self) -> None:
         try:

@@ -1,5 +1,6 @@
 """A handler that fails fails its own connection; a partition that opens slowly is told so."""
 
+import asyncio
 import logging
 import threading
 
@@ -47,6 +48,24 @@ def test_a_handler_that_fails_closes_its_connection_alone(monkeypatch, caplog, h
         assert other.ask(ApiVersionsRequest(), 0).error_code == 0
 
     assert "a bug" in caplog.text
+
+
+def test_a_request_that_never_ends_keeps_no_broker_from_stopping(monkeypatch, caplog):
+    async def wait_for_nothing(request, context):
+        await asyncio.Event().wait()
+
+    broken = {**API_TABLE, ApiKey.METADATA: replace(API_TABLE[ApiKey.METADATA], handler=wait_for_nothing)}
+    monkeypatch.setattr(dispatch, "API_TABLE", broken)
+    monkeypatch.setattr(dispatch, "STOP_WAIT_S", 0.01)
+    broker = Broker(config={"in.memory": True})
+    broker.start()
+
+    with RawClient(broker.port) as client:
+        client.send(MetadataRequest(), 12)
+        wait_until(lambda: broker._node._parts.dispatcher._tasks)
+    broker.stop()
+
+    assert "> wait_for_nothing:" in caplog.text
 
 
 def test_a_partition_that_takes_long_to_open_is_answered_for_and_never_hidden(monkeypatch):

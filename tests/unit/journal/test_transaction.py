@@ -128,14 +128,18 @@ async def test_the_writer_that_came_later_fences_the_one_before(log_url, store, 
 
 async def test_a_transaction_of_others_is_waited_for_no_longer_than_allowed(log_url, store, topic):
     settings = JournalSettings(no_progress_ms=200, head_cache=False)
-    async with Journals.open(log_url, store=store, settings=settings) as journals, connect(log_url) as client:
-        await journals[topic, "a"].append(["x"])
+    async with (
+        Journals.open(log_url, store=store) as patient,
+        Journals.open(log_url, store=store, settings=settings) as journals,
+        connect(log_url) as client,
+    ):
+        await patient[topic, "a"].append(["x"])
         producer = client.transactional_producer("others")
         await producer.begin()
-        told = await journals[topic, "a"].append(["y"])
+        told = await patient[topic, "a"].append(["y"])
         await producer.produce(topic, [NewRecord(b"x", key=b"a")], partition=told.partition)
         with pytest.raises(Retriable):
             async with journals.transaction() as transaction:
                 transaction.append(journals[topic, "a"], ["z"])
         await producer.abort()
-        assert await events(journals[topic, "a"]) == ["x", "y"]
+        assert await events(patient[topic, "a"]) == ["x", "y"]

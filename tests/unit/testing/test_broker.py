@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from exactlog.core.model.errors import ConfigError
-from exactlog.testing import Broker, BrokerNotRunningError
+from exactlog.testing import Broker, BrokerNotRunningError, StandsStillError
+from exactlog.testing import broker as broker_module
 from exactlog.testing.loop_thread import LoopDiedError
 
 
@@ -205,6 +206,23 @@ def test_a_dead_loop_is_told_to_the_caller_its_node_killed_and_restart_brings_it
         broker.restart()
 
         assert broker.metrics()
+
+
+def test_a_broker_that_does_not_stop_is_killed_and_tells_where_it_stood(monkeypatch, nodes, make_node):
+    monkeypatch.setattr(broker_module, "_STOP_TIMEOUT_S", 0.01)
+    broker = Broker(make_node=make_node)
+    broker.start()
+
+    async def wait_for_nothing():
+        await asyncio.Event().wait()
+
+    nodes[0].stop = wait_for_nothing
+    with pytest.raises(StandsStillError, match="in wait_for_nothing"):
+        broker.stop()
+
+    assert nodes[0].done == ["start", "kill"]
+    with pytest.raises(BrokerNotRunningError):
+        broker.metrics()
 
 
 def test_stopping_after_the_loop_died_raises_nothing(make_node):

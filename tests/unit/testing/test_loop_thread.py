@@ -7,7 +7,8 @@ import pytest
 
 from exactlog.core.model.errors import InvariantError
 from exactlog.node.event_loop import new_event_loop
-from exactlog.testing.loop_thread import LoopDiedError, LoopThread
+from exactlog.testing import loop_thread as loop_thread_module
+from exactlog.testing.loop_thread import LoopDiedError, LoopThread, StandsStillError
 
 
 @pytest.fixture
@@ -119,6 +120,27 @@ def test_closing_gives_up_what_another_thread_waits_for(deaths):
     waiter.join()
 
     assert len(endings) == 1
+
+
+def test_work_that_takes_too_long_is_told_with_where_it_waits_and_the_loop_goes_on(loop_thread):
+    with pytest.raises(StandsStillError, match="in never"):
+        loop_thread.call(never, timeout_s=0.01)
+
+    assert loop_thread.call(name_of_thread) == "loop-under-test"
+
+
+def test_a_thread_that_hears_nothing_is_told_of_and_left_behind(monkeypatch, deaths):
+    monkeypatch.setattr(loop_thread_module, "_END_WAIT_S", 0.01)
+    thread = LoopThread("deaf", on_death=lambda: deaths.append("died"))
+    may_go_on = threading.Event()
+
+    async def block():
+        may_go_on.wait()
+
+    with pytest.raises(StandsStillError, match="in block"):
+        thread.call(block, timeout_s=0.1)
+    thread.close()  # returns all the same
+    may_go_on.set()
 
 
 def test_without_uvloop_the_loop_is_asyncios_own(monkeypatch):
