@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest._code.code import ExceptionChainRepr
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -101,7 +102,10 @@ def pytest_runtest_makereport(
     report = yield
     if call.excinfo is not None and call.excinfo.errisinstance((TimeoutError, pytest.fail.Exception)):
         for broker in brokers_of(getattr(item, "funcargs", {})):
-            report.sections.append(("where the broker stands", tell_standstill(broker)))
+            standstill = tell_standstill(broker)
+            report.sections.append(("where the broker stands", standstill))
+            if in_ci() and isinstance(report.longrepr, ExceptionChainRepr) and report.longrepr.reprcrash is not None:
+                report.longrepr.reprcrash.message += f"\n{standstill}"  # the last lines are what is kept of a run
     return report
 
 

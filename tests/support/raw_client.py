@@ -5,6 +5,7 @@ import socket
 import struct
 import uuid
 from collections import deque
+from contextlib import suppress
 from typing import NamedTuple
 
 from exactlog.core.codec.message_codec import decoder, encode_bytes
@@ -49,6 +50,7 @@ class RawClient:
     """One connection to a broker on this machine."""
 
     def __init__(self, port):
+        self.patience_s = ANSWER_TIMEOUT_S
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_ids = itertools.count(1)
@@ -121,20 +123,31 @@ class RawClient:
 
     def waits_for_answer(self):
         """Waits until bytes of an answer arrive, and leaves them there; False when the connection ends instead."""
-        return bool(self._socket.recv(1, socket.MSG_PEEK))
+        return bool(self._receive(1, socket.MSG_PEEK))
 
     def is_closed(self):
         """Waits for the end of the connection; False when anything else comes first."""
         try:
-            return self._socket.recv(1) == b""
+            return self._receive(1) == b""
         except ConnectionResetError:
             return True
+
+    def _receive(self, size, flags=0):
+        """As `recv` of the socket. Where a machine stands still for long, as a shared one may, one second passes."""
+        self._socket.settimeout(1)
+        try:
+            for _ in range(self.patience_s):
+                with suppress(TimeoutError):
+                    return self._socket.recv(size, flags)
+        finally:
+            self._socket.settimeout(ANSWER_TIMEOUT_S)
+        raise TimeoutError(f"nothing came within {self.patience_s} s")
 
     def _receive_exactly(self, size):
         parts = bytearray()
         while len(parts) < size:
             try:
-                part = self._socket.recv(size - len(parts))
+                part = self._receive(size - len(parts))
             except ConnectionResetError:
                 part = b""
             if not part:

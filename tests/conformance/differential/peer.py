@@ -378,7 +378,7 @@ class Peer:
     def _connected(self):
         if self._client is None:
             self._client = RawClient(self.broker.port)
-            self._client._socket.settimeout(ANSWER_SECONDS)
+            self._client.patience_s = ANSWER_SECONDS
         return self._client
 
     def _reconnect(self):
