@@ -1,8 +1,12 @@
 """Members of a group share its partitions: they come, leave, die and come back, and every record is consumed once."""
 
+import contextlib
+import time
+
 import pytest
 
-from tests.conformance.clients.face import Sent
+from tests.conformance.clients.face import PATIENCE_S, SESSION_TIMEOUT_MS, Sent
+from tests.conformance.clients.kafka_python_adapter import kafka
 
 PARTITIONS = 4
 
@@ -154,3 +158,62 @@ def test_members_of_all_clients_are_one_group(members, join, control, new_name):
 
     assert sorted(int(value) for *_, value in members.records) == list(range(10 * count))
     assert {member.client_id: len(member.records) for member in everyone} == dict.fromkeys(names, 10)
+
+
+class ToldOfRebalances(kafka.ConsumerRebalanceListener):
+    """What a kafka-python consumer was given and lost, in order."""
+
+    def __init__(self):
+        self.told = []
+
+    def on_partitions_assigned(self, assigned):
+        self.told.append(("assigned", {partition.partition for partition in assigned}))
+
+    def on_partitions_revoked(self, revoked):
+        self.told.append(("revoked", {partition.partition for partition in revoked}))
+
+
+def poll_until(consumer, condition, *, timeout_ms):
+    """Polls until the condition is true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        consumer.poll(timeout_ms=timeout_ms)
+
+
+@pytest.mark.slow
+def test_a_kafka_python_leader_that_learns_of_new_partitions_takes_no_answer_and_falls_silent(
+    control, bootstrap_servers, new_name, found
+):
+    def consumer(client_id):
+        made = kafka.KafkaConsumer(
+            bootstrap_servers=bootstrap_servers,
+            group_id=new_name,
+            client_id=client_id,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=500,
+            metadata_max_age_ms=200,
+            enable_auto_commit=False,
+        )
+        listener = ToldOfRebalances()
+        made.subscribe([new_name], listener=listener)
+        assert found(lambda: new_name in made.topics())
+        return contextlib.closing(made), listener.told
+
+    control.create_topic(new_name)
+    closing, told = consumer("leader")
+    with closing as leader:
+        poll_until(leader, lambda: ("assigned", {0}) in told, timeout_ms=100)
+        control.create_partitions(new_name, 3)
+
+        # The broker answers its rejoin and gives it all partitions. The poll that asked had no time to take the answer;
+        # the next one compares what it knows with what it has just assigned, and sees nothing to rejoin for.
+        everything = {"leader": {(new_name, partition) for partition in range(3)}}
+        poll_until(leader, lambda: control.describe_group(new_name).members == everything, timeout_ms=0)
+        # It goes on polling, and does not live for the broker.
+        poll_until(leader, lambda: control.describe_group(new_name).state == "Empty", timeout_ms=100)
+        assert told == [("revoked", set()), ("assigned", {0}), ("revoked", {0})]
+
+    closing, told = consumer("other")
+    with closing as other:
+        poll_until(other, lambda: ("assigned", {0, 1, 2}) in told, timeout_ms=100)
