@@ -9,6 +9,7 @@ from exactlog.core.protocol.messages.metadata import MetadataRequest
 from exactlog.testing import Broker, faults
 from tests.support.raw_client import RawClient
 from tests.support.raw_groups import Member, commit, describe, fetch_offset, form_group
+from tests.support.watching import wait_published
 
 AWAY = ErrorCode.NOT_COORDINATOR
 
@@ -69,6 +70,7 @@ def test_a_commit_that_the_disk_refuses_is_not_answered_as_done_and_the_group_go
         member = Member(raw, "readers")
         form_group(member)
         assert member.commit(topic, 1) is ErrorCode.NONE
+        wait_published(broker)  # else the refusal may be that of its version, which nobody waits for
         with faults.armed("storage.round.before_write", OSError(28, "No space left on device")):
             assert member.commit(topic, 2) is AWAY
         assert fetch_offset(raw, "readers", topic).committed_offset == 1
