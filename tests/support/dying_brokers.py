@@ -77,6 +77,8 @@ class _DyingNode(Node):
             return self._commit_really(writes)
         order = list(enumerate(writes))
         self._order.shuffle(order)
+        if not any(write.durable for write in writes):  # they are written in their order, as far as that counts
+            order.sort(key=lambda numbered: not numbered[1].is_leading)
         outcomes = {}
         for place, write in order:
             if outcomes and len(order) >= LARGE_ROUND:

@@ -11,6 +11,11 @@ class RoundsByHand:
     def before_next_round(self, gather):
         self.gathering.append(gather)
 
+    with_next_round = before_next_round
+
+    def hurry(self):
+        """A test runs a round when it wants one."""
+
     def take(self):
         """What the next round writes, with what was collected for it."""
         gathering, self.gathering = self.gathering, []

@@ -204,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
     def answered(self, size: int) -> None:
         """A frame of this connection has its answer, of so many bytes."""
         self._unsent_bytes += size + SIZE.size
-        if not self._is_parsing and self._replies and self._replies[0].parts is not None:
+        if not (self._has_turn or self._is_parsing) and self._replies and self._replies[0].parts is not None:
             self._schedule()
         if self._unsent_bytes >= self._unsent_bytes_max:
             self._relieve()
@@ -454,8 +454,13 @@ class Connection(asyncio.BufferedProtocol):
         """
         self._end("shutdown")
         self._owner.note_closing(self)
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is None or self._transport.is_closing():
+            return
+        try:
             self._transport.write_eof()
+        except OSError:  # the peer has reset it, and the loop has not told us yet
+            self._transport.abort()
+        else:
             self._resume_reading()
 
     def _end(self, reason: str) -> None:

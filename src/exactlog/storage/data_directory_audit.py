@@ -9,8 +9,8 @@ memory and a temporary file. What it finds out of its place is noted.
 import json
 import re
 import sqlite3
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -44,12 +44,18 @@ _COMPARED_BYTES: Final = 1024 * 1024
 _ATTEMPTS_MAX: Final = 5
 """How often the catalog, or the commit journal, may change while it is read: a broker is at work on them."""
 
+AuditTables: TypeAlias = Callable[[Sequence[str]], Mapping[str, TableReport]]
+"""Verifies partitions by the names of their directories; what it says nothing of was not verified."""
 
-def audit_data_directory(filesystem: Filesystem, directory: str, *, is_deep: bool = False) -> AuditReport:
+
+def audit_data_directory(
+    filesystem: Filesystem, directory: str, *, is_deep: bool = False, audit_tables: AuditTables | None = None
+) -> AuditReport:
     """Verifies a data directory: the catalog, each partition, and that they belong together.
 
     Args:
         is_deep: whether every record is decoded too.
+        audit_tables: lets the partitions be verified elsewhere, by `audit_partitions`; None: one after the other here.
 
     Raises:
         UnavailableError: a broker keeps removing what is being looked at.
@@ -59,10 +65,11 @@ def audit_data_directory(filesystem: Filesystem, directory: str, *, is_deep: boo
     partitions = sorted(name for name in names if parse_partition_directory_name(name) is not None)
     topics = _read_topics(filesystem, directory, findings)
     journal = _AuditedJournal(filesystem, directory, findings)
+    audited = None if audit_tables is None else audit_tables(partitions)
     tables = []
     for name in partitions:
-        table = journal.audit_table(name, is_deep=is_deep)
-        if not filesystem.exists(f"{directory}/{name}"):
+        table = journal.audit_table(name, is_deep=is_deep) if audited is None else audited.get(name)
+        if table is None or not filesystem.exists(f"{directory}/{name}"):
             continue  # its topic was deleted meanwhile; should it not have been, it is missed below
         tables.append(table)
         if topics is not None:
@@ -87,6 +94,19 @@ def audit_partition(filesystem: Filesystem, data_directory: str, name: str, *, i
     findings = Findings()
     table = _AuditedJournal(filesystem, data_directory, findings).audit_table(name, is_deep=is_deep)
     return summarise((table,), findings.all())
+
+
+def audit_partitions(
+    filesystem: Filesystem, data_directory: str, names: Sequence[str], *, is_deep: bool = False
+) -> Iterator[TableReport]:
+    """Verifies some partitions of a data directory, and nothing beside them: what a task does of a whole audit.
+
+    Raises:
+        UnavailableError: a broker keeps removing what is being looked at.
+    """
+    journal = _AuditedJournal(filesystem, data_directory, Findings())  # what is wrong with it the whole audit tells
+    for name in names:
+        yield journal.audit_table(name, is_deep=is_deep)
 
 
 class _AuditedJournal:

@@ -8,7 +8,9 @@ A round that is not durable and yet publishes what it writes (appends on terms i
 documents aside first, then the bytes, then gives the documents their names: there recovery adopts bytes without a name,
 and the document aside tells it whose they are.
 
-Partitions are independent of each other and are worked on side by side: file systems merge syncs that run in parallel.
+Partitions are independent of each other. In a round that is synced they are worked on side by side: file systems merge
+syncs that run in parallel. In one that is not they are written one after the other, in their order; what is tied is not
+written where a leading part before it could not be.
 """
 
 import time
@@ -58,7 +60,20 @@ class FilesEngine:
     def commit(self, writes: Sequence[PartitionWrite]) -> list[WriteOutcome]:
         if len(writes) > 1 and any(write.durable for write in writes):
             return list(self._threads.map(self._commit_partition, writes))
-        return [self._commit_partition(write) for write in writes]
+        return self._commit_in_order(writes)
+
+    def _commit_in_order(self, writes: Sequence[PartitionWrite]) -> list[WriteOutcome]:
+        outcomes: list[WriteOutcome] = []
+        missing: PartitionWrite | None = None
+        for write in writes:
+            if missing is not None and write.is_tied and not write.is_leading:
+                outcomes.append(StorageRefused(f"{write.name}: {missing.name}, on which it rests, was not stored", 0))
+                continue
+            outcome = self._commit_partition(write)
+            if write.is_leading and not isinstance(outcome, Stored):
+                missing = write
+            outcomes.append(outcome)
+        return outcomes
 
     def _commit_partition(self, write: PartitionWrite) -> WriteOutcome:
         delta_log = delta_log_of(write)

@@ -35,6 +35,7 @@ class Group:
     """Batches that follow each other in one segment; offsets and positions are fixed when they join.
 
     Attributes:
+        is_new_segment: whether the segment begins with this group.
         first_undecided_offset: where the oldest transaction begins that is open at the end of the group; None without
             one. To be set by whoever lets batches join.
     """
@@ -47,6 +48,7 @@ class Group:
         "buffers",
         "end_offset",
         "first_undecided_offset",
+        "is_new_segment",
         "position",
         "segment",
         "size",
@@ -55,6 +57,7 @@ class Group:
     def __init__(self, segment: Segment, *, position: int, base_offset: int) -> None:
         self.segment = segment
         self.position = position
+        self.is_new_segment = position == 0
         self.base_offset = base_offset
         self.end_offset = base_offset
         self.size = 0
@@ -66,11 +69,6 @@ class Group:
         self.first_undecided_offset: Offset | None = None
         self._own_adds: list[AddRange] = []
         """The appends on terms, in order; what lies between them is the node's."""
-
-    @property
-    def is_new_segment(self) -> bool:
-        """Whether the segment begins with this group."""
-        return self.position == 0
 
     @property
     def stable_end_offset(self) -> int:

@@ -11,7 +11,7 @@ A round that need not be durable, or only syncs what others have written, is car
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import crc32c
 from msgspec import Struct, field
@@ -112,13 +112,21 @@ class JournalEngine:
         return self._journal.size_bytes - self._kept_bytes <= HEADER_BYTES
 
     def commit(self, writes: Sequence[PartitionWrite]) -> list[WriteOutcome]:
-        if not all(write.durable for write in writes) or not any(map(_has_content, writes)):
+        has_content = is_apart = False
+        for write in writes:
+            if not write.durable:
+                return self._plain.commit(writes)
+            is_apart = is_apart or write.is_fixed
+            has_content = has_content or _has_content(write)
+        if not has_content:
             return self._plain.commit(writes)
-        if any(write.is_fixed for write in writes):
+        if is_apart:
             return self._commit_apart(writes)
         # Before it is in the journal: what is there is put in place by the next start, whoever has the name.
-        outcomes: Iterator[WriteOutcome]
         rivals = [self._find_rival(write) for write in writes]
+        if not any(rivals):
+            return self._commit(writes)
+        outcomes: Iterator[WriteOutcome]
         going = [write for write, rival in zip(writes, rivals, strict=True) if rival is None]
         missing = next((rival for write, rival in zip(writes, rivals, strict=True) if rival and write.is_tied), None)
         if missing is not None:
@@ -202,8 +210,9 @@ class JournalEngine:
 
     def _find_rival(self, write: PartitionWrite) -> ForeignVersion | None:
         """The document of a stranger that has the name of one of these."""
-        for commit in _commits(write):
-            if self._filesystem.exists(f"{delta_log_of(write)}/{commit.name}"):
+        for group in write.groups:
+            commit = group.commit
+            if commit is not None and self._filesystem.exists(f"{delta_log_of(write)}/{commit.name}"):
                 rival = self._files.judge_rival(write, commit)
                 if rival is not None:
                     return rival
@@ -233,8 +242,10 @@ class JournalEngine:
         """
         try:
             self._files.write_bytes(write)
-            for commit in _commits(write):
-                write_aside(self._filesystem, delta_log_of(write), commit.name, commit.content, durable=False)
+            for group in write.groups:
+                commit = group.commit
+                if commit is not None:
+                    write_aside(self._filesystem, delta_log_of(write), commit.name, commit.content, durable=False)
         except OSError as error:
             if write.is_tied or isinstance(error, SyncFailedError):
                 raise
@@ -255,33 +266,43 @@ class JournalEngine:
         content: list[Buffer] = []
         for write in writes:
             segments = [segment for group in write.groups for segment in group.segments if segment.buffers]
-            direct = {segment.path for segment in segments if _size(segment) >= DIRECT_BYTES_MIN}
-            for path in direct:
-                self._sync_segment(path)
-            if any(segment.is_new for segment in segments):
-                self._unsynced_names.add(write.directory)
-            if direct and write.directory in self._unsynced_names:  # also of a segment that an earlier round made
-                sync_names(self._filesystem, write.directory)
-                self._unsynced_names.remove(write.directory)
-            described = []
             for segment in segments:
-                name = segment.path.rpartition("/")[2]
-                crc = _crc(segment) if segment.path in direct else None
-                described.append(JournaledBytes(name, segment.position, _size(segment), segment.is_new, crc))
-                if crc is None:
-                    content += segment.buffers
                 self._part.segments[segment.path] = None
                 if segment.is_new:
                     self._part.directories[write.directory] = None
-            commits = []
-            for commit in _commits(write):
-                commits.append(JournaledCommit(commit.version, len(commit.content)))
-                content.append(commit.content)
-                self._part.documents.append(f"{delta_log_of(write)}/{commit.name}")
-                self._part.directories[delta_log_of(write)] = None
+                    self._unsynced_names.add(write.directory)
+            direct = self._sync_long_runs(write, segments)
+            described, commits = [], []
+            for segment in segments:
+                is_direct = segment.path in direct
+                described.append(_describe_bytes(segment, is_direct=is_direct))
+                if not is_direct:
+                    content += segment.buffers
+            for group in write.groups:
+                if group.commit is not None:
+                    commits.append(self._describe_commit(write, group.commit))
+                    content.append(group.commit.content)
             name = write.directory.rpartition("/")[2]
             partitions.append(JournaledPartition(name, write.topic_id, tuple(described), tuple(commits)))
         return partitions, content
+
+    def _sync_long_runs(self, write: PartitionWrite, segments: Sequence[SegmentWrite]) -> Collection[str]:
+        """Syncs the segments that get a long run of bytes; their paths."""
+        if write.size_bytes < DIRECT_BYTES_MIN:
+            return ()
+        direct = {segment.path for segment in segments if _size(segment) >= DIRECT_BYTES_MIN}
+        for path in direct:
+            self._sync_segment(path)
+        if direct and write.directory in self._unsynced_names:  # also of a segment that an earlier round made
+            sync_names(self._filesystem, write.directory)
+            self._unsynced_names.remove(write.directory)
+        return direct
+
+    def _describe_commit(self, write: PartitionWrite, commit: CommitWrite) -> JournaledCommit:
+        delta_log = delta_log_of(write)
+        self._part.documents.append(f"{delta_log}/{commit.name}")
+        self._part.directories[delta_log] = None
+        return JournaledCommit(commit.version, len(commit.content))
 
     def _sync_segment(self, path: str) -> None:
         try:
@@ -329,12 +350,20 @@ class JournalEngine:
         return [StorageRefused(f"{write.name}: {error}", 0) for write in writes]
 
 
-def _commits(write: PartitionWrite) -> Iterator[CommitWrite]:
-    return (group.commit for group in write.groups if group.commit is not None)
-
-
 def _has_content(write: PartitionWrite) -> bool:
-    return any(group.commit or any(segment.buffers for segment in group.segments) for group in write.groups)
+    for group in write.groups:
+        if group.commit is not None:
+            return True
+        for segment in group.segments:
+            if segment.buffers:
+                return True
+    return False
+
+
+def _describe_bytes(segment: SegmentWrite, *, is_direct: bool) -> JournaledBytes:
+    crc = _crc(segment) if is_direct else None
+    name = segment.path.rpartition("/")[2]
+    return JournaledBytes(name, segment.position, _size(segment), segment.is_new, crc)
 
 
 def _size(segment: SegmentWrite) -> int:

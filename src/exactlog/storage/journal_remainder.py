@@ -5,7 +5,9 @@ journal alone says what of it is committed. All that a file holds of such partit
 once more, as it is, and the file goes: so one partition never keeps the journal of all the others.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
 
 from exactlog.core.deltalog.journal_format import (
     HEADER_BYTES,
@@ -22,10 +24,25 @@ REMAINDER_RECORD_BYTES = 1024 * 1024
 """About so much goes into one record: each is synced, and delays the rounds behind it."""
 
 
-def read_remainder(
-    filesystem: Filesystem, root: str, number: int, directories: Collection[str]
-) -> Iterator[tuple[JournaledRound, list[Buffer]]]:
-    """What a file that has ended holds of partitions, by the names of their directories; in order, in a few rounds.
+class Remainder(Struct, frozen=True):
+    """A round to be written once more.
+
+    Attributes:
+        round: what it says.
+        content: its bytes and documents.
+        last_sequence: of the last round of the file that was looked at for it.
+    """
+
+    round: JournaledRound
+    content: list[Buffer]
+    last_sequence: int
+
+
+def read_remainder(filesystem: Filesystem, root: str, number: int, kept: Mapping[str, int]) -> Iterator[Remainder]:
+    """What a file that has ended holds of partitions; in order, in a few rounds.
+
+    Args:
+        kept: the partitions, by the names of their directories, and up to which sequence they need nothing more.
 
     Raises:
         OSError, DecodeError, DamageError: the file cannot be read any more.
@@ -33,16 +50,17 @@ def read_remainder(
     file = filesystem.open(f"{root}/{JOURNAL_DIRECTORY}/{print_journal_name(number)}", read_only=True)
     header = decode_file_header(file.read_at(HEADER_BYTES, 0), number=number)
     partitions: list[JournaledPartition] = []
-    kept: list[Buffer] = []
-    size = 0
+    content: list[Buffer] = []
+    size = sequence = 0
     for found in read_rounds(file, file.size(), header):
+        sequence = found.sequence
         for partition, part in found.parts():
-            if partition.directory in directories:
+            if sequence > kept.get(partition.directory, sequence):
                 partitions.append(partition)
-                kept.append(bytes(part))
+                content.append(bytes(part))
                 size += len(part)
         if size >= REMAINDER_RECORD_BYTES:
-            yield JournaledRound(tuple(partitions)), kept
-            partitions, kept, size = [], [], 0
+            yield Remainder(JournaledRound(tuple(partitions)), content, sequence)
+            partitions, content, size = [], [], 0
     if partitions:
-        yield JournaledRound(tuple(partitions)), kept
+        yield Remainder(JournaledRound(tuple(partitions)), content, sequence)

@@ -55,6 +55,8 @@ class JournalUpkeep:
         self._clock = clock
         self._on_sync_failed = on_sync_failed
         self._ended: deque[JournalPart] = deque()
+        self._kept: dict[int, dict[str, int]] = {}
+        """By the number of a file that is to go: up to which of its rounds each partition has been kept."""
         self._began_ms: int | None = None
         self._running: asyncio.Task[None] | None = None
         self._has_failed = False
@@ -114,17 +116,24 @@ class JournalUpkeep:
             await self.keep(part.number, names.union(self._unopened()))
             await loop.run_in_executor(self._executor, self._engine.settle, part)
             self._ended.popleft()
+            self._kept.pop(part.number, None)
 
     async def keep(self, number: int, directories: Collection[str]) -> None:
         """Writes once more what a file holds of partitions, by the names of their directories, before it goes.
 
+        What was written when it was called before is not written again.
+
         Raises:
             SyncFailedError: whether it is durable is not known.
-            OSError, DecodeError, DamageError: it could not be read or written.
+            OSError, DecodeError, DamageError: it could not be read or written, or not all of it.
         """
         if not directories:
             return
         loop = asyncio.get_running_loop()
-        rounds = read_remainder(self._filesystem, self._root, number, directories)
+        kept = self._kept.setdefault(number, {})
+        wanted = {directory: kept.get(directory, 0) for directory in directories}
+        rounds = read_remainder(self._filesystem, self._root, number, wanted)
         while (found := await loop.run_in_executor(self._executor, next, rounds, None)) is not None:
-            await self._rounds.between_rounds(partial(self._engine.keep, *found))
+            await self._rounds.between_rounds(partial(self._engine.keep, found.round, found.content))
+            for directory in wanted:
+                kept[directory] = max(kept.get(directory, 0), found.last_sequence)

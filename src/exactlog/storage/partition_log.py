@@ -35,7 +35,7 @@ from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.ids import Offset, ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 from exactlog.core.model.metrics import Counter
-from exactlog.core.model.topic_name import is_internal
+from exactlog.core.model.topic_name import TRANSACTION_STATE, is_internal
 from exactlog.core.record.batch_format import BatchHeader
 from exactlog.core.record.control_record_format import TransactionMarker
 from exactlog.storage.append_outcome import DELETED, Appended, AppendRefused
@@ -79,6 +79,7 @@ class PartitionLog:
     Attributes:
         failure: why the partition has stopped; None while it works.
         committed: what finished rounds made good; readers ask it.
+        is_leading: see `PartitionWrite`.
     """
 
     def __init__(
@@ -109,6 +110,8 @@ class PartitionLog:
         self._in_flight: list[CarriedGroups] = []
         self._publication = Publication(self.committed)
         self._is_internal = is_internal(topic_partition.topic)
+        self._always_publishes_in_round = settings.publishes_in_round
+        self.is_leading = topic_partition.topic == TRANSACTION_STATE
         self._unsynced = UnsyncedSegments(self._name, directory)
         self._waiting = Waiting()
         self._waiting_for_version = Waiting()
@@ -343,11 +346,7 @@ class PartitionLog:
     @property
     def _publishes_in_round(self) -> bool:
         """Whether the next round publishes what it commits: where rounds always do, else when somebody waits for it."""
-        return self.settings.publishes_in_round or bool(self._waiting_for_version)
-
-    @property
-    def _has_round_work(self) -> bool:
-        return bool(self._versions if self._publishes_in_round else self._head.forming_bytes)
+        return self._always_publishes_in_round or bool(self._waiting_for_version)
 
     def take_write(self, *, now_ms: int) -> PartitionWrite | None:
         """Closes what is forming and hands it to a round; None when there is nothing, or a publication comes first."""
@@ -381,7 +380,8 @@ class PartitionLog:
                 self.fail(outcome.tell(self._name))
             case SyncFailed(reason=reason):
                 raise InvariantError(reason)
-        self._give_up_waiting_for_names()
+        if self._publication.unnamed is not None:
+            self._give_up_waiting_for_names()
 
     def take_publication(self, *, now_ms: int) -> PartitionWrite | None:
         """Closes a version over all that is committed and not yet published, where rounds do not publish."""
@@ -398,7 +398,7 @@ class PartitionLog:
     ) -> PartitionWrite:
         durable = self.settings.flush_mode is FlushMode.COMMIT
         return PartitionWrite(
-            self._name, self.directory, groups, size_bytes, durable, self._topic_id, is_tied, is_fixed
+            self._name, self.directory, groups, size_bytes, durable, self._topic_id, is_tied, self.is_leading, is_fixed
         )
 
     def complete_publication(self, outcome: WriteOutcome, *, now_ms: int) -> None:
@@ -455,8 +455,8 @@ class PartitionLog:
     @property
     def _is_busy(self) -> bool:
         """Whether a round writes to the partition's files, or is going to."""
-        is_writing = self._in_flight or self._publication.is_running or self._unsynced.is_syncing
-        return bool(self._has_round_work or is_writing)
+        to_write = self._versions if self._publishes_in_round else self._head.forming_bytes
+        return bool(to_write or self._in_flight or self._publication.is_running or self._unsynced.is_syncing)
 
     def _close(self, pending: PendingVersion, *, now_ms: int) -> ClosedVersion:
         pending.is_closed = True

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from exactlog.core.deltalog.commit_format import TableMetadata
 from exactlog.core.deltalog.table_state import TableSegment
+from exactlog.core.model.errors import InvariantError
 from exactlog.storage.group import Group
 
 
@@ -96,11 +97,15 @@ class PendingVersions:
 
     def uncommitted_groups(self) -> list[Group]:
         """All groups that wait for their round, in order."""
-        return [group for version in self._versions for group in version.uncommitted_groups]
+        return [group for version in self._versions for group in version.groups[version.committed :]]
 
     def commit_next(self) -> None:
         """One more group is committed; its bytes need not be kept, only what its version will say of it."""
-        version = next(version for version in self._versions if version.committed < len(version.groups))
+        for version in self._versions:
+            if version.committed < len(version.groups):
+                break
+        else:
+            raise InvariantError("a group is committed, and no version holds it")
         group = version.groups[version.committed]
         version.crc = group.data_crc(version.crc)
         group.buffers, group.batches = [], []

@@ -61,6 +61,9 @@ class PartitionWrite(Struct, frozen=True):
     is_tied: bool = False
     """Whether an engine that is atomic across partitions must not store the rest of the round without this part:
     transaction markers, and what coordinators keep, count together. Refused alone, any other part is its producers'."""
+    is_leading: bool = False
+    """Whether what is tied counts only with this part, which stands before it in the round: where parts are written one
+    after the other, nothing that is tied is written without it. What decides how transactions end is such a part."""
     is_fixed: bool = False
     """Whether its documents are durable already and have no names (`NameRefused`): they are to get them, durably."""
 

@@ -10,7 +10,8 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from operator import attrgetter
 from typing import TypeVar
 
 from exactlog.core.model.clock import Clock
@@ -26,14 +27,18 @@ from exactlog.storage.round import (
     SyncFailed,
     WriteOutcome,
 )
+from exactlog.storage.round_thread import RoundThread
 from exactlog.storage.settings import FlushMode
 
 _logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-PUBLICATION_DELAY_MS = 50  # at most 20 versions a second and partition; the promise is 100 ms
+PUBLICATION_DELAY_MS = 80  # the promise is 100 ms; versions of many partitions cost more than their rounds do
 _FLUSH_POLL_S = 0.001
+_IS_LEADING = attrgetter("is_leading")
+PATIENCE_MS = 10
+"""So long what nobody waits for may wait for a round that is due anyway."""
 REFUSED_RETRY_DELAY_MS = 1_000  # a disk that is full stays so for a while
 _ROUND_SIZE_BOUNDS = [4.0**exponent for exponent in range(5, 14)]  # 1 KiB to 64 MiB
 _SYNC_SECONDS_BOUNDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0]
@@ -64,9 +69,12 @@ class RoundCommitter:
         self._loop = loop
         self._clock = clock
         self._on_sync_failed = on_sync_failed
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="exactlog-round")
+        self._thread = RoundThread()
         self._dirty: dict[PartitionLog, None] = {}
         self._gathering: list[Callable[[], None]] = []
+        self._patient: list[Callable[[], None]] = []
+        self._is_gathering = False
+        self._patience_ends: asyncio.TimerHandle | None = None
         self._unpublished: dict[PartitionLog, None] = {}
         self._behind: dict[PartitionLog, None] = {}
         """Those whose newest delta version may lie behind what is committed."""
@@ -104,6 +112,11 @@ class RoundCommitter:
         """Whether a round is in place after a crash for all partitions that it touches, or for none."""
         return self._engine.is_atomic_across_partitions
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether a round is written one partition after the other, what is leading first."""
+        return self._flush_mode is not FlushMode.COMMIT
+
     def bound_uncommitted(self, bytes_max: int, *, pause: Callable[[], None], resume: Callable[[], None]) -> None:
         """Calls `pause` when more bytes than that wait for their round, and `resume` when half of it does again."""
         self._uncommitted_max, self._pause, self._resume = bytes_max, pause, resume
@@ -115,7 +128,8 @@ class RoundCommitter:
         if self._uncommitted_bytes > self._uncommitted_max and not self._is_paused:
             self._is_paused = True
             self._pause()
-        self._need_round()
+        if not self._round_is_due:
+            self._need_round()
 
     def before_next_round(self, gather: Callable[[], None]) -> None:
         """Calls back once, when the next round is about to take what waits: what is appended then belongs to it.
@@ -124,6 +138,23 @@ class RoundCommitter:
         """
         self._gathering.append(gather)
         self._need_round()
+
+    def with_next_round(self, gather: Callable[[], None]) -> None:
+        """As `before_next_round`, for what nobody waits for: it brings about no round, unless none comes for long."""
+        self._patient.append(gather)
+        if self._patience_ends is None:
+            self._patience_ends = self._loop.call_later(PATIENCE_MS / 1000, self._end_patience)
+
+    def hurry(self) -> None:
+        """Somebody waits for what was to go along with the next round."""
+        if self._patient and not self._is_gathering:  # else they are called in a moment
+            self._gathering += self._patient
+            self._patient = []
+            self._need_round()
+
+    def _end_patience(self) -> None:
+        self._patience_ends = None
+        self.hurry()
 
     def _need_round(self) -> None:
         if not self._round_is_due and not self._round_is_running:
@@ -159,7 +190,9 @@ class RoundCommitter:
 
     async def flush(self) -> None:
         """Waits until all that was appended is committed and published, and synced unless the mode is `none`."""
+        self.hurry()
         while not self._is_stopped and (self._is_busy or self._unpublished or self._publication_is_due):
+            self.hurry()
             if self._unpublished and not self._is_busy and not self._publication_is_due:
                 self._publish()
             await asyncio.sleep(_FLUSH_POLL_S)
@@ -178,8 +211,21 @@ class RoundCommitter:
         return self._round_is_due or self._round_is_running
 
     async def between_rounds(self, work: Callable[[], T]) -> T:
-        """Does something on the thread of the rounds, while none is being carried out."""
-        return await self._loop.run_in_executor(self._thread, work)
+        """Does something on the thread of the rounds, while none is being carried out; raises what that does.
+
+        Raises:
+            RuntimeError: the thread has ended.
+        """
+        done: Future[T] = Future()
+
+        def carry_out() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:  # noqa: BLE001  it is his who waits
+                done.set_exception(error)
+
+        self._thread.submit(carry_out)
+        return await asyncio.wrap_future(done, loop=self._loop)
 
     async def published(self) -> list[PartitionLog] | None:
         """Waits until all that is committed by now has its delta version.
@@ -222,7 +268,7 @@ class RoundCommitter:
     def stop(self) -> None:
         """Starts no further round; one that runs ends without anybody being told."""
         self._is_stopped = True
-        self._thread.shutdown(wait=True)
+        self._thread.stop()
 
     def _start_round(self) -> None:
         if not self._round_is_due and not self._has_work:  # carried out meanwhile
@@ -230,28 +276,45 @@ class RoundCommitter:
         if self._is_stopped or self._round_is_running:  # one that runs is followed by the next when it ends
             self._round_is_due = False
             return
-        self._round_is_due = True  # while they gather: what they append is in this round
-        gathering, self._gathering = self._gathering, []
-        for gather in gathering:
-            gather()
-        self._round_is_due = False
+        self._gather()
         dirty, self._dirty = self._dirty, {}
         now_ms = self._clock.now_ms()
-        taken = [(partition, partition.take_write(now_ms=now_ms)) for partition in dirty]
-        round_ = [(partition, write) for partition, write in taken if write is not None]
-        if not self._publishes_in_round and len(round_) < len(taken):
-            self._note_unpublished([partition for partition, write in taken if write is None])
-        if not round_:
+        partitions: list[PartitionLog] = []
+        writes: list[PartitionWrite] = []
+        others: list[PartitionLog] = []
+        for partition in sorted(dirty, key=_IS_LEADING, reverse=True):
+            try:
+                write = partition.take_write(now_ms=now_ms)
+            except Exception as error:  # whoever waits for it is told, and the others go on
+                _logger.exception("%s could not be asked for its part of a round", partition.topic_partition)
+                _stop_alone(partition, error)
+                continue
+            if write is None:
+                others.append(partition)
+            else:
+                partitions.append(partition)
+                writes.append(write)
+        if others and not self._publishes_in_round:
+            self._note_unpublished(others)
+        if not writes:
             if self._has_work:  # who gathered for this round wants another one
                 self._need_round()
             return
-        partitions = [partition for partition, _ in round_]
-        writes = [write for _, write in round_]
         if self._flush_mode is not FlushMode.COMMIT:
             self._finish_round(partitions, writes, self._carry_out(writes))
             return
         self._round_is_running = True
         self._run(writes, lambda outcomes: self._finish_round(partitions, writes, outcomes))
+
+    def _gather(self) -> None:
+        """Lets those append who have waited for a round to do so, and those who begin to wait because of that."""
+        self._round_is_due = self._is_gathering = True  # what they append is in this round
+        urgent, self._gathering = self._gathering, []
+        _call_all(urgent)
+        for _ in range(2):
+            patient, self._patient = self._patient, []
+            _call_all(patient)
+        self._round_is_due = self._is_gathering = False
 
     def _run(self, writes: Sequence[PartitionWrite], then: Callable[[Sequence[WriteOutcome]], None]) -> None:
         """Carries a round out on the thread and comes back to the loop with its outcome."""
@@ -305,19 +368,22 @@ class RoundCommitter:
         size_bytes = versions = refused = 0
         for write, outcome in zip(writes, outcomes, strict=True):
             size_bytes += write.size_bytes
-            versions += _versions_stored(write, outcome)
             refused += isinstance(outcome, StorageRefused)
+            versions += _versions_stored(write, outcome)
         self._rounds.inc()
-        self._refused_rounds.inc(refused > 0)
         self._round_bytes.inc(size_bytes)
         self._round_sizes.observe(size_bytes)
-        self._versions.inc(versions)
+        if versions:
+            self._versions.inc(versions)
+        if refused:
+            self._refused_rounds.inc()
         self._observe_syncs()
 
     def _note_unpublished(self, partitions: Iterable[PartitionLog]) -> None:
         """Has what is committed published within a moment; what the disk refused is tried again later."""
         for partition in partitions:
-            if partition.has_unpublished and partition not in self._refused:
+            is_noted = partition in self._unpublished or partition in self._refused
+            if not is_noted and partition.has_unpublished:
                 self._unpublished[partition] = None
         if self._unpublished and not self._publication_is_due:
             self._schedule_publication()
@@ -398,12 +464,23 @@ def _versions_stored(write: PartitionWrite, outcome: WriteOutcome) -> int:
             pass
         case _:
             stored = 0
-    return stored - [group.commit for group in write.groups[:stored]].count(None)
+    count = 0
+    for group in write.groups[:stored]:
+        count += group.commit is not None
+    return count
+
+
+def _call_all(gathering: Iterable[Callable[[], None]]) -> None:
+    for gather in gathering:
+        try:
+            gather()
+        except Exception:  # the round is one of others as well
+            _logger.exception("what was to go into a round is not in it")
 
 
 def _stop_alone(partition: PartitionLog, error: Exception) -> None:
     """A partition that breaks an invariant of its own stops, and stops alone."""
-    partition.fail(f"{partition.topic_partition}: what a round stored could not be taken in: {error!r}")
+    partition.fail(f"{partition.topic_partition}: its part of a round could not be handled: {error!r}")
 
 
 def _nothing() -> None:

@@ -9,22 +9,29 @@ from exactlog.core.protocol.messages.delete_topics import DeleteTopicsRequest
 from exactlog.testing.faults import armed
 from tests.support.faulty_broker import FaultyBroker
 from tests.support.isolated_reader import COMMITTED, read_on, values
-from tests.support.raw_transactions import ABORT, COMMIT, TransactionalProducer, describe
+from tests.support.raw_transactions import (
+    ABORT,
+    COMMIT,
+    WITHOUT_IMPLICIT_ADD,
+    TransactionalProducer,
+    describe,
+)
 
 NONE = ErrorCode.NONE
 STATE = "*__transaction_state*"
 WRITES = ("write_at",)
 
 
-ON_FILES = pytest.mark.parametrize("faulty", ["files"], indirect=True)
+ON_FILES = pytest.mark.parametrize("faulty", ["files", "unsynced"], indirect=True)
 """Where a round may be refused to one partition and stored in another."""
 ON_A_JOURNAL = pytest.mark.parametrize("faulty", ["journal"], indirect=True)
 """Where what belongs together is refused together."""
 
 
-@pytest.fixture(params=["files", "journal"])
+@pytest.fixture(params=["files", "unsynced", "journal"])
 def faulty(request):
-    with FaultyBroker({"commit.engine": request.param}) as faulty:
+    config = {"flush.mode": "none"} if request.param == "unsynced" else {"commit.engine": request.param}
+    with FaultyBroker(config) as faulty:
         yield faulty
 
 
@@ -172,6 +179,39 @@ def test_an_outcome_that_could_not_be_noted_is_not_told_and_can_be_asked_for_aga
     assert producer.end(COMMIT) is NONE
     until(raw, "CompleteCommit")
     assert values(read_on(raw, topic)) == [b"first", b"value"]
+
+
+def test_markers_of_an_outcome_that_could_not_be_noted_are_not_tried_again(faulty, raw, topic, producer):
+    producer.produce((topic, 0, b"value"), (topic, 1, b"value"))
+
+    with refusing(faulty, f"{STATE}.log"):
+        assert producer.end(COMMIT) is ErrorCode.NOT_COORDINATOR
+    for _ in range(3):
+        faulty.broker.clock.advance_ms(1_000)
+        assert describe(raw, "mine").transaction_state == "Ongoing"
+        assert raw.fetch(topic, 2, isolation_level=COMMITTED).last_stable_offset == 2
+    assert producer.end(ABORT) is NONE
+
+    until(raw, "CompleteAbort")
+    assert values(read_on(raw, topic)) == [b"first"]
+
+
+def test_markers_of_an_outcome_that_could_not_be_noted_are_not_written_for_the_other_outcome(
+    faulty, raw, topic, producer
+):
+    """In version 1 of transactions both outcomes have the same producer id and epoch."""
+    assert producer.add((topic, 0), (topic, 1)) is not None
+    producer.produce((topic, 0, b"value"), (topic, 1, b"value"), version=WITHOUT_IMPLICIT_ADD)
+
+    with refusing(faulty, f"{STATE}.log"):
+        assert producer.end(COMMIT, version=3) is ErrorCode.NOT_COORDINATOR
+    assert producer.end(ABORT, version=3) is NONE
+    until(raw, "CompleteAbort")
+    faulty.broker.clock.advance_ms(5_000)
+
+    assert describe(raw, "mine").transaction_state == "CompleteAbort"
+    assert values(read_on(raw, topic)) == [b"first"]
+    assert raw.list_offset(topic, -1, partition=1, isolation_level=COMMITTED).offset == 4
 
 
 def test_an_end_that_could_not_be_noted_is_noted_later(faulty, raw, topic, producer):

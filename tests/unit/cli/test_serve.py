@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from exactlog.cli.commands.serve import (
     CannotStartError,
     StopRequests,
     announce,
+    collect_rarely,
     ready_line,
     serve_until_asked,
 )
@@ -52,6 +54,40 @@ class FakeNode:
 
     def kill(self):
         self.done.append("kill")
+
+
+@pytest.fixture
+def collector():
+    """As it was, afterwards."""
+    threshold = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*threshold)
+
+
+def test_what_a_broker_begins_with_is_not_searched_for_garbage_and_the_rest_rarely(collector):
+    gc.set_threshold(700, 10, 10)
+    collect_rarely()
+
+    assert gc.get_freeze_count() > 1_000
+    assert gc.get_threshold() == (10_000, 10, 10)
+
+
+def test_what_is_garbage_all_the_same_goes(collector):
+    collect_rarely()
+    gone = []
+
+    class Link:
+        def __del__(self):
+            gone.append(self)
+
+    link = Link()
+    link.itself = link
+    del link
+    kept = [[] for _ in range(2 * gc.get_threshold()[0])]
+
+    assert len(gone) == 1
+    assert kept
 
 
 def announced(node, config, *, settings=None, is_ready_printed=True):

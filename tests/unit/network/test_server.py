@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import socket
+import struct
 
 import pytest
 from hypothesis import given, settings
@@ -424,6 +426,18 @@ async def test_stop_answers_what_is_in_flight_and_takes_nothing_new():
         await stopping
         assert served.handler.frames == [b"a", b"b"]
         assert len(served.handler.closed) == 2
+
+
+async def test_stop_ends_connections_that_their_peers_have_reset_a_moment_ago(caplog):
+    async with serving() as served:
+        sockets = [socket.create_connection(served.address) for _ in range(3)]
+        await served.handler.until(lambda: len(served.handler.opened) == 3)
+        for peer in sockets:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            peer.close()
+        await served.server.stop(drain_ms=60_000)  # before the loop has heard of it
+        assert served.server.connection_count == 0
+    assert caplog.text == ""
 
 
 async def test_stop_gives_up_on_what_is_not_answered_in_time(caplog):

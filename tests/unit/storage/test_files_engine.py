@@ -3,9 +3,10 @@
 import errno
 
 import pytest
+from msgspec.structs import replace
 
 from exactlog.storage.files_engine import FilesEngine
-from exactlog.storage.round import StorageRefused, Stored, SyncFailed
+from exactlog.storage.round import GroupWrite, StorageRefused, Stored, SyncFailed
 from tests.support.engine_rounds import (
     DELTA_LOG,
     DIRECTORY,
@@ -38,6 +39,41 @@ def rounds():
 
 def test_it_is_not_atomic_across_partitions():
     assert not FilesEngine.is_atomic_across_partitions
+
+
+# --- what is not synced is written in order -----------------------------------------------------------------------
+
+
+def unsynced(rounds, **fields):
+    group = rounds.group()
+    return replace(rounds.write(GroupWrite(group.segments, None)), durable=False, **fields)
+
+
+def test_what_is_tied_is_not_written_without_what_leads_it(engine, filesystem, rounds):
+    others, plain = other_rounds(), Rounds(directory="/data/topic=plain-part=0", name="plain-0")
+    filesystem.make_directories(plain.directory)
+
+    def refuse(operation):
+        if operation.name == "write_at" and operation.path.startswith(f"{DIRECTORY}/"):
+            raise OSError(errno.ENOSPC, "no space left")
+
+    filesystem.before = refuse
+    outcomes = engine.commit(
+        [unsynced(rounds, is_leading=True, is_tied=True), unsynced(others, is_tied=True), unsynced(plain)]
+    )
+
+    assert [type(outcome) for outcome in outcomes] == [StorageRefused, StorageRefused, Stored]
+    assert "orders-0" in outcomes[1].reason
+    assert not filesystem.exists(others.directory + "/00000000000000000000.log")
+
+
+def test_what_is_leading_and_what_is_tied_are_written_in_their_order(engine, filesystem, rounds):
+    outcomes = engine.commit([unsynced(rounds, is_leading=True, is_tied=True), unsynced(other_rounds(), is_tied=True)])
+
+    assert outcomes == [Stored(), Stored()]
+    assert first(filesystem, "write_at", "part=0/00000000000000000000.log") < first(
+        filesystem, "write_at", "part=1/00000000000000000000.log"
+    )
 
 
 # --- the order of operations -------------------------------------------------------------------------------------

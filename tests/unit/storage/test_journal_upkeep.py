@@ -1,6 +1,7 @@
 """Files of the commit journal end and go beside what goes on, on a real event loop."""
 
 import asyncio
+import errno
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -346,6 +347,46 @@ async def test_where_there_is_no_room_for_what_is_kept_the_file_stays_until_ther
     assert upkept.files == names(3), "the second one could not be begun"
     assert upkept.left() == VALUES
     assert upkept.failed_syncs == []
+
+
+@pytest.mark.parametrize("kept_before", [1, 2])
+async def test_what_has_been_kept_is_not_kept_again_when_the_rest_could_not_be(upkept, monkeypatch, kept_before):
+    monkeypatch.setattr(journal_remainder, "REMAINDER_RECORD_BYTES", 1)
+    other = await stopped(upkept)
+    await upkept.append(batch_of(b"b"), to=other)
+    kept = []
+    keep = upkept.disk.engine.keep
+
+    def keep_until_the_disk_is_full(journaled, content):
+        if is_full and len(kept) == kept_before:
+            raise OSError(errno.ENOSPC, "no space left")
+        keep(journaled, content)
+        kept.extend(journaled.partitions)
+
+    is_full = True
+    monkeypatch.setattr(upkept.disk.engine, "keep", keep_until_the_disk_is_full)
+    await upkept.age()
+    assert names(1)[0] in upkept.files
+    upkept.unopened = [other.directory.removeprefix(f"{ROOT}/")]  # meanwhile another one stands still too
+    is_full = False
+    await upkept.look()
+
+    assert names(1)[0] not in upkept.files
+    assert len(kept) == len({(part.directory, part.bytes) for part in kept}) == 4, "each once"
+    assert (upkept.left(), upkept.left(OTHER)) == (VALUES, [b"b"])
+
+
+async def test_what_has_been_kept_is_not_kept_again_while_its_file_cannot_be_removed(upkept):
+    await stopped(upkept)
+    upkept.filesystem.fail("remove", path_pattern=f"{JOURNAL}/*", times=2)
+    sizes = []
+    for _ in range(3):
+        await upkept.age()
+        sizes.append(upkept.disk.engine._journal.size_bytes)
+
+    assert len(set(sizes)) == 1
+    assert upkept.files == names(2)
+    assert upkept.left() == VALUES
 
 
 async def test_at_the_end_only_what_is_kept_is_left(upkept):

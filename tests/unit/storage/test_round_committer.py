@@ -2,12 +2,15 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future
 
 import pytest
 
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.model.metrics import Registry
+from exactlog.core.model.topic_name import CONSUMER_OFFSETS, TRANSACTION_STATE
+from exactlog.storage import round_committer
 from exactlog.storage.filesystem import MemoryFilesystem
 from exactlog.storage.round import StorageRefused, SyncFailed
 from exactlog.storage.round_committer import RoundCommitter
@@ -141,6 +144,104 @@ async def test_who_gathers_for_a_round_may_wait_for_another_one_though_nothing_w
     served.committer.before_next_round(gather)
     await some_turns()
     assert gathered == [0, 1, 2]
+
+
+@pytest.mark.parametrize("flush_mode", FlushMode)
+async def test_what_nobody_waits_for_goes_along_with_the_next_round(serve, flush_mode):
+    served = serve(flush_mode)
+    partition = served.make()
+    asks = []
+    served.committer.with_next_round(lambda: asks.append(served.append(partition, batch_of(b"patient"))))
+    await some_turns()
+    assert asks == []
+    asks.append(served.append(partition, batch_of(b"urgent")))
+    await until(lambda: len(asks) == 2 and all(ask.offset is not None for ask in asks))
+
+    assert served.metrics.snapshot()["exactlog_rounds_total"] == 1
+
+
+@pytest.mark.parametrize("flush_mode", FlushMode)
+async def test_what_nobody_waits_for_has_a_round_of_its_own_where_none_comes(serve, flush_mode):
+    served = serve(flush_mode)
+    partition = served.make()
+    asks = []
+    for name in (b"a", b"b"):
+        served.committer.with_next_round(lambda name=name: asks.append(served.append(partition, batch_of(name))))
+        await until(lambda: asks and asks[-1].offset is not None)
+        asks.clear()
+
+    assert served.metrics.snapshot()["exactlog_rounds_total"] == 2
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+async def test_who_begins_to_wait_brings_about_the_round_also_while_another_one_runs(serve, monkeypatch, is_running):
+    monkeypatch.setattr(round_committer, "PATIENCE_MS", 3_600_000)
+    served = serve()
+    partition = served.make()
+    served.engine.is_gated = True
+    if is_running:
+        served.append(partition, batch_of(b"first"))
+        await served.engine.begun()
+    asks = []
+    served.committer.with_next_round(lambda: asks.append(served.append(partition, batch_of(b"patient"))))
+    served.committer.hurry()
+    for _ in range(1 + is_running):
+        served.engine.let_end()
+    await until(lambda: asks and asks[0].offset is not None)
+
+    assert len(served.engine.rounds) == 1 + is_running
+
+
+async def test_who_asks_for_nothing_is_not_left_behind_by_a_flush(serve, monkeypatch):
+    monkeypatch.setattr(round_committer, "PATIENCE_MS", 3_600_000)
+    served = serve()
+    partition = served.make()
+    served.committer.with_next_round(lambda: served.append(partition, batch_of(b"patient")))
+    await served.committer.flush()
+
+    assert values_of(partition) == [b"patient"]
+
+
+async def test_who_cannot_gather_keeps_nobody_from_the_round(serve, caplog):
+    served = serve()
+    partition = served.make()
+
+    def break_down():
+        raise ZeroDivisionError
+
+    served.committer.before_next_round(break_down)
+    ask = served.append(partition, batch_of(b"a"))
+    await served.committer.flush()
+    later = served.append(partition, batch_of(b"b"))
+    await served.committer.flush()
+
+    assert (ask.offset, later.offset) == (0, 1)
+    assert "what was to go into a round" in caplog.text
+
+
+async def test_a_partition_that_cannot_give_its_part_stops_and_who_waits_is_told(serve, monkeypatch):
+    served = serve()
+    broken, sound = served.make(), served.make("others")
+
+    def break_down(*, now_ms):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(broken, "take_write", break_down)
+    asks = [served.append(partition, batch_of(b"a")) for partition in (broken, sound)]
+    await until(lambda: asks[1].offset is not None)
+
+    assert asks[0].told is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "ZeroDivisionError" in broken.failure
+
+
+async def test_what_decides_how_transactions_end_goes_first(serve):
+    served = serve(FlushMode.NONE)
+    partitions = [served.make(name) for name in ("orders", TRANSACTION_STATE, CONSUMER_OFFSETS)]
+    for partition in partitions:
+        served.append(partition, batch_of(b"a"))
+    await served.committer.flush()
+
+    assert served.engine.rounds[0] == [f"{TRANSACTION_STATE}-0", "orders-0", f"{CONSUMER_OFFSETS}-0"]
 
 
 async def test_the_appends_of_one_turn_are_one_round(serve):
@@ -472,7 +573,8 @@ async def test_an_outcome_for_a_loop_that_is_gone_is_dropped():
     partition.append(decode_header(batch := batch_of(b"a")), memoryview(batch), now_ms=0)
     write = partition.take_write(now_ms=0)
     loop.close()
-    ended = committer._thread.submit(lambda: None)
+    ended = Future()
+    committer._thread.submit(lambda: ended.set_result(None))
     committer._run([write], pytest.fail)
     committer.stop()
 

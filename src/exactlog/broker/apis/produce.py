@@ -183,7 +183,10 @@ class _Produce:
         Raises:
             KafkaError: the request itself is wrong; nothing was looked at that could change.
         """
-        partition, topic = self._find_log(share)
+        partition, topic = share.partition, share.topic
+        if topic is None or isinstance(partition, ErrorCode):
+            assert isinstance(partition, ErrorCode)
+            raise KafkaError(partition, self._tell_why(share))
         self._check_request(topic)
         records = share.data.records if share.data.records is not None else b""
         validated = validate_produced(
@@ -279,12 +282,6 @@ class _Produce:
             self._go_on()
 
         partition.when_published(when_published)
-
-    def _find_log(self, share: _Share) -> tuple[PartitionLog, Topic]:
-        if share.topic is None or isinstance(share.partition, ErrorCode):
-            assert isinstance(share.partition, ErrorCode)
-            raise KafkaError(share.partition, self._tell_why(share))
-        return share.partition, share.topic
 
     def _check_request(self, topic: Topic) -> None:
         acks = self.request.acks

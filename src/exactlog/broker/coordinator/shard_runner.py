@@ -19,6 +19,7 @@ from typing import Final, Generic
 
 from msgspec import Struct
 
+from exactlog.broker.coordinator.decided_records import DecidedRecord, batches_of, encode_records, newest_of_each
 from exactlog.broker.coordinator.machine import AnyMachine
 from exactlog.broker.timers import Timers
 from exactlog.core.model.clock import Clock
@@ -26,7 +27,6 @@ from exactlog.core.model.decisions import (
     NOTHING,
     Answer,
     CancelTimer,
-    CoordinatorRecord,
     Decision,
     ProducerIdentity,
     SetTimer,
@@ -42,7 +42,7 @@ from exactlog.core.model.ids import (
     TimestampMs,
 )
 from exactlog.core.model.limits import COORDINATOR_LOG_BYTES_MAX
-from exactlog.core.record.batch_builder import NewRecord, build_batch
+from exactlog.core.record.batch_builder import build_batch
 from exactlog.core.record.batch_format import BATCH_OVERHEAD, decode_header
 from exactlog.core.record.control_record_format import TransactionMarker
 from exactlog.storage.partition_log import Appended, AppendRefused, PartitionLog
@@ -50,16 +50,9 @@ from exactlog.storage.round_committer import RoundCommitter
 
 _logger = logging.getLogger(__name__)
 
-_REWRITE_BATCH_RECORDS: Final = 5_000  # about half a megabyte: no batch of a rewrite is too large for a reader
 _MARKER_BYTES: Final = BATCH_OVERHEAD + 17
 _STOPS: Final = "%s: the coordinator stops"
 _NO_PRODUCER: Final = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-
-
-class _Decided(NewRecord, frozen=True, kw_only=True):
-    """What was decided, as the record that is on its way into the log."""
-
-    decided: CoordinatorRecord
 
 
 def expect_no_effect(effect: Struct) -> None:
@@ -74,6 +67,9 @@ def expect_no_effect(effect: Struct) -> None:
 class ShardRunner(Generic[AnyMachine]):
     """One shard at work. It belongs to the event loop.
 
+    Args:
+        only_newest_counts: whether of records with one key that go into one batch only the last need be written.
+
     Attributes:
         machine: its rules and state.
     """
@@ -87,6 +83,7 @@ class ShardRunner(Generic[AnyMachine]):
         timers: Timers,
         clock: Clock,
         on_effect: Callable[[Struct], None] = expect_no_effect,
+        only_newest_counts: bool = False,
     ) -> None:
         self.machine = machine
         self._partition = partition
@@ -95,7 +92,8 @@ class ShardRunner(Generic[AnyMachine]):
         self._clock = clock
         self._on_effect = on_effect
         self._timer_keys: set[Hashable] = set()
-        self._forming: list[_Decided] = []
+        self._only_newest_counts = only_newest_counts
+        self._forming: list[DecidedRecord] = []
         self._is_gathering = False
         self._decided = 0
         """How many records and markers have been decided, ever; an answer waits for this count to be committed."""
@@ -141,7 +139,7 @@ class ShardRunner(Generic[AnyMachine]):
             has_effects_now: whether effects are carried out before what decided them is committed: what they bring is
                 part of the same round, and that is whole or absent.
         """
-        if self._is_resigned:
+        if self._is_resigned or (has_effects_now and self._partition.failure is not None):  # nothing can be recorded
             _send_away([] if asker is None else [asker])
             return
         decision = NOTHING
@@ -160,7 +158,7 @@ class ShardRunner(Generic[AnyMachine]):
     def _carry_out(self, decision: Decision, *, now_ms: TimestampMs, has_effects_now: bool) -> tuple[Answer, ...]:
         """Does what was decided just now, nothing else may have happened since; gives who is to be told at once."""
         try:
-            records = _encode(decision.records, now_ms=now_ms)
+            records = encode_records(decision.records, now_ms=now_ms)
         except EncodeError as error:  # before anything of it has happened: it concerns who asked, and nobody else
             _logger.error("%s: a decision cannot be written down: %s", self._partition.topic_partition, error)
             _send_away(_waiters(decision), ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -205,6 +203,8 @@ class ShardRunner(Generic[AnyMachine]):
             callback(ErrorCode.NONE)
         else:
             self._waiting.append((self._decided, callback))
+            if self._forming:
+                self._rounds.hurry()
 
     def write_marker(
         self,
@@ -266,15 +266,15 @@ class ShardRunner(Generic[AnyMachine]):
 
     # --- the log ------------------------------------------------------------------------------------------------
 
-    def _gather(self, records: list[_Decided]) -> None:
-        """Records that are part of no transaction wait for the next round, to be one batch of it."""
+    def _gather(self, records: list[DecidedRecord]) -> None:
+        """Records of no transaction wait for the next round; who waits for them brings it about."""
         for record in records:
             self.machine.replay(record.decided)
         self._forming += records
         self._decided += len(records)
         if not self._is_gathering:
             self._is_gathering = True
-            self._rounds.before_next_round(self._append_gathered)
+            self._rounds.with_next_round(self._append_gathered)
 
     def _append_gathered(self) -> None:
         """A round is about to start, and goes on with what others have for it whatever happens here."""
@@ -292,18 +292,22 @@ class ShardRunner(Generic[AnyMachine]):
         records, self._forming = self._forming, []
         if not records:
             return True
-        refused = self._append(records, then=partial(self._on_records_committed, records, None))
+        count = len(records)
+        if count > 1 and self._only_newest_counts:
+            records = newest_of_each(records)
+        refused = self._append(records, then=partial(self._on_records_committed, records, None, count))
         if refused is not None:
             self._forget_decided(refused.error_code)
             return False
         return self._rewrite_if_due()
 
-    def _append_pending(self, records: list[_Decided], producer: ProducerIdentity) -> ErrorCode:
+    def _append_pending(self, records: list[DecidedRecord], producer: ProducerIdentity) -> ErrorCode:
         """Records of a transaction are appended at once: the partition may refuse them, and then nothing happened."""
         if not self._append_forming():
             return ErrorCode.NOT_COORDINATOR
         producer_id = producer.producer_id
-        refused = self._append(records, producer, then=partial(self._on_records_committed, records, producer_id))
+        then = partial(self._on_records_committed, records, producer_id, len(records))
+        refused = self._append(records, producer, then=then)
         if refused is not None:
             return self._reason(refused)
         for record in records:
@@ -339,7 +343,7 @@ class ShardRunner(Generic[AnyMachine]):
         return ErrorCode.NOT_COORDINATOR
 
     def _append(
-        self, records: list[_Decided], producer: ProducerIdentity = _NO_PRODUCER, *, then: Callable[[], None]
+        self, records: list[DecidedRecord], producer: ProducerIdentity = _NO_PRODUCER, *, then: Callable[[], None]
     ) -> AppendRefused | None:
         """Appends one batch and calls `then` once it is committed; says why, where it is refused."""
         batch = build_batch(
@@ -376,10 +380,10 @@ class ShardRunner(Generic[AnyMachine]):
 
         self._partition.when_committed(when_committed)
 
-    def _on_records_committed(self, records: list[_Decided], producer_id: ProducerId | None) -> None:
+    def _on_records_committed(self, records: list[DecidedRecord], producer_id: ProducerId | None, count: int) -> None:
         for record in records:
             self.machine.replay_committed(record.decided, producer_id=producer_id)
-        self._reach(self._committed + len(records))
+        self._reach(self._committed + count)
 
     def _on_marker_committed(self, producer_id: ProducerId, marker: TransactionMarker) -> None:
         self.machine.replay_marker_committed(producer_id, is_commit=marker.is_commit)
@@ -389,8 +393,12 @@ class ShardRunner(Generic[AnyMachine]):
 
     def _reach(self, committed: int) -> None:
         self._committed = committed
-        while self._waiting and self._waiting[0][0] <= committed:
-            self._waiting.popleft()[1](ErrorCode.NONE)
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= committed:
+            try:
+                waiting.popleft()[1](ErrorCode.NONE)
+            except Exception:  # who waits behind it must not wait for ever
+                _logger.exception("%s: what is committed could not be told", self._partition.topic_partition)
 
     def _forget_decided(self, error: ErrorCode) -> None:
         """What was decided since the last commit never happened."""
@@ -414,8 +422,8 @@ class ShardRunner(Generic[AnyMachine]):
             return True
         start, term = self._end_offset, self._term
         self._log_bytes = 0
-        live = _encode(self.machine.live_records(), now_ms=self._clock.now_ms())
-        batches = [(_NO_PRODUCER, live[at : at + _REWRITE_BATCH_RECORDS]) for at in _starts(live)]
+        live = encode_records(self.machine.live_records(), now_ms=self._clock.now_ms())
+        batches = [(_NO_PRODUCER, part) for part in batches_of(live)]
         for producer, records in chain(batches, self._pending_batches()):
             refused = self._append(records, producer, then=_nothing)
             if refused is not None:
@@ -431,7 +439,7 @@ class ShardRunner(Generic[AnyMachine]):
         self._partition.when_committed(when_committed)
         return True
 
-    def _pending_batches(self) -> Iterator[tuple[ProducerIdentity, list[_Decided]]]:
+    def _pending_batches(self) -> Iterator[tuple[ProducerIdentity, list[DecidedRecord]]]:
         """What is pending, in the transactions as they stand open in the partition."""
         epochs: dict[ProducerId, ProducerEpoch] | None = None
         for producer_id, pending in groupby(self.machine.pending_records(), key=itemgetter(0)):
@@ -439,9 +447,9 @@ class ShardRunner(Generic[AnyMachine]):
                 epochs = {entry.producer_id: entry.producer_epoch for entry in self._partition.open_transactions()}
             if producer_id not in epochs:
                 raise InvariantError(f"producer {producer_id} has records pending, and no transaction in its partition")
-            records = _encode((record for _, record in pending), now_ms=self._clock.now_ms())
-            for at in _starts(records):
-                yield ProducerIdentity(producer_id, epochs[producer_id]), records[at : at + _REWRITE_BATCH_RECORDS]
+            records = encode_records((record for _, record in pending), now_ms=self._clock.now_ms())
+            for part in batches_of(records):
+                yield ProducerIdentity(producer_id, epochs[producer_id]), part
 
     def _move_log_start(self) -> None:
         """Lets go of what stands before the newest rewrite; what an open transaction began stays, and all behind it."""
@@ -482,17 +490,6 @@ def _waiters(decision: Decision) -> list[Waiter]:
 def _send_away(waiters: Iterable[Waiter], error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
     for waiter in dict.fromkeys(waiters):  # each once
         waiter.fail(error_code)
-
-
-def _encode(records: Iterable[CoordinatorRecord], *, now_ms: TimestampMs) -> list[_Decided]:
-    return [
-        _Decided(record.encode_value(), record.encode_key(), timestamp_ms=now_ms, decided=record) for record in records
-    ]
-
-
-def _starts(records: Sequence[_Decided]) -> range:
-    """Where the batches of a rewrite begin."""
-    return range(0, len(records), _REWRITE_BATCH_RECORDS)
 
 
 def _nothing() -> None:

@@ -46,6 +46,8 @@ class Shards(Generic[AnyMachine]):
         make_machine: a shard's rules, with nothing loaded yet, by the index of its partition.
         on_loaded: called when a shard begins to work; nobody has asked it anything yet.
         on_dismissed: called when one has ended that had begun.
+        only_newest_counts: whether of several records of one key, decided together, the last one says all; see
+            `ShardRunner`.
         on_effect: carries out what the rules decide to be done elsewhere.
     """
 
@@ -64,6 +66,7 @@ class Shards(Generic[AnyMachine]):
         on_loaded: Callable[[ShardRunner[AnyMachine]], None] = lambda _: None,
         on_dismissed: Callable[[ShardRunner[AnyMachine]], None] = lambda _: None,
         on_effect: Callable[[Struct], None] = expect_no_effect,
+        only_newest_counts: bool = False,
     ) -> None:
         self._topic = topic
         self._partition_count = partition_count
@@ -77,6 +80,7 @@ class Shards(Generic[AnyMachine]):
         self._on_loaded = on_loaded
         self._on_dismissed = on_dismissed
         self._on_effect = on_effect
+        self._only_newest_counts = only_newest_counts
         self._runners: dict[int, ShardRunner[AnyMachine]] = {}
         self._count_found = 0
         """How many partitions the topic has, by the newest load: it does not grow. 0: there was none."""
@@ -96,7 +100,10 @@ class Shards(Generic[AnyMachine]):
 
     def find(self, key: str) -> ShardRunner[AnyMachine] | None:
         """The shard of a key if it is loaded and works; None: `load` says more."""
-        return self.find_index(coordinator_partition(key, self._count_found)) if self._count_found else None
+        if not self._count_found:
+            return None
+        runner = self._runners.get(coordinator_partition(key, self._count_found))
+        return runner if runner is not None and runner.is_usable else None
 
     def find_index(self, index: int) -> ShardRunner[AnyMachine] | None:
         """The shard of a partition if it is loaded and works; None: `load_index` says more."""
@@ -200,6 +207,7 @@ class Shards(Generic[AnyMachine]):
             timers=self._timers,
             clock=self._clock,
             on_effect=self._on_effect,
+            only_newest_counts=self._only_newest_counts,
         )
         topic = self._topics.by_name(self._topic)
         self._count_found = 0 if topic is None else topic.partition_count

@@ -15,7 +15,8 @@ END_BEFORE_PREPARE: Final = FaultPoint(
     "txn.end.before_prepare", "all that a transaction wrote is committed, its outcome is not decided yet"
 )
 END_AFTER_PREPARE: Final = FaultPoint(
-    "txn.end.after_prepare", "the outcome of a transaction is committed, no marker is appended"
+    "txn.end.after_prepare",
+    "the outcome of a transaction is decided, and committed unless its markers share its round; none is appended",
 )
 MARKER_BEFORE: Final = FaultPoint("txn.marker.before", "a marker is about to be appended to a partition")
 MARKER_AFTER_SOME: Final = FaultPoint(

@@ -12,6 +12,7 @@ from typing import Final
 
 from exactlog.broker.coordinator.groups import GroupCoordinator
 from exactlog.broker.coordinator.groups import Runner as GroupRunner
+from exactlog.broker.coordinator.shard_runner import ShardRunner
 from exactlog.broker.coordinator.transaction_fault_points import (
     END_AFTER_PREPARE,
     END_BEFORE_COMPLETE,
@@ -29,6 +30,8 @@ from exactlog.core.model.ids import TopicPartition
 from exactlog.core.model.topic_name import CONSUMER_OFFSETS, TRANSACTION_STATE
 from exactlog.core.record.control_record_format import TransactionMarker
 from exactlog.core.transaction.requests import WriteMarkers
+from exactlog.core.transaction.shard import TransactionShard
+from exactlog.core.transaction.states import TransactionState
 from exactlog.storage.partition_log import AppendRefused, PartitionLog
 
 _logger = logging.getLogger(__name__)
@@ -41,6 +44,8 @@ _KNOWS_BETTER: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TR
 _NOT_READY: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
 """The partition has to be opened first, or its shard to be loaded."""
 
+_PREPARED: Final = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
+
 _Target = PartitionLog | GroupRunner | ErrorCode
 """Where markers for a partition go, or why they cannot."""
 
@@ -50,12 +55,20 @@ _Key = tuple[str | tuple[TopicPartition, ...], ProducerIdentity, bool]
 class _Job:
     """The markers of one transaction on their way."""
 
-    __slots__ = ("attempt", "effect", "identity", "is_told_at_once", "key", "then")
+    __slots__ = ("_in_round_of", "attempt", "effect", "identity", "is_told_at_once", "key", "then")
 
-    def __init__(self, effect: WriteMarkers, then: Callable[[], None], *, is_told_at_once: bool) -> None:
+    def __init__(
+        self,
+        effect: WriteMarkers,
+        then: Callable[[], None],
+        *,
+        in_round_of: ShardRunner[TransactionShard] | None,
+        is_told_at_once: bool,
+    ) -> None:
         self.effect = effect
         self.then = then
         self.is_told_at_once = is_told_at_once
+        self._in_round_of = in_round_of
         self.attempt: _Attempt | None = None
         self.identity = ProducerIdentity(effect.producer_id, effect.producer_epoch)
         # What no two have in common. Of what nobody's transactional id lists, a partition at a time is aborted.
@@ -64,6 +77,24 @@ class _Job:
     def __str__(self) -> str:
         outcome = "commit" if self.effect.is_commit else "abort"
         return f"the {outcome} of transaction {self.effect.transactional_id or self.effect.producer_id}"
+
+    async def wait_for_outcome(self) -> None:
+        """Waits until it is known what becomes of the round that the outcome is in."""
+        if self._in_round_of is not None:
+            is_known = asyncio.Event()
+            self._in_round_of.when_committed(lambda _: is_known.set())
+            await is_known.wait()
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether the outcome, whose round has ended, is committed."""
+        runner, effect = self._in_round_of, self.effect
+        if runner is None:
+            return True
+        entry = runner.machine.entry(effect.transactional_id) if runner.is_usable else None
+        if entry is None or entry.state is not _PREPARED[effect.is_commit]:
+            return False
+        return (entry.producer_id, entry.producer_epoch) == (effect.producer_id, effect.producer_epoch)
 
 
 class _Attempt:
@@ -190,20 +221,34 @@ class MarkerWriter:
 
     # --- all of a transaction -----------------------------------------------------------------------------------
 
-    def carry_out(self, effect: WriteMarkers, then: Callable[[], None], *, is_told_at_once: bool = False) -> None:
-        """Writes all markers of an outcome that is committed, and calls `then` when they are.
+    def carry_out(
+        self,
+        effect: WriteMarkers,
+        then: Callable[[], None],
+        *,
+        in_round_of: ShardRunner[TransactionShard] | None = None,
+        is_told_at_once: bool = False,
+    ) -> None:
+        """Writes all markers of an outcome, and calls `then` when they are committed.
 
         What is on its way already is not begun again; whoever asked last is told.
 
         Args:
+            in_round_of: whose outcome goes into the next round with them. Those that cannot be in it come after it,
+                if the outcome is committed; else never. None: it is committed.
             is_told_at_once: calls `then` as soon as they are appended, if that can be now. For an outcome that goes
                 into the next round with them, where a round is whole or absent.
         """
-        job = _Job(effect, then, is_told_at_once=is_told_at_once)
-        present = self._jobs.setdefault(job.key, job)
-        present.then = then
-        if present is job:
-            self._try(job, effect.partitions)
+        job = _Job(effect, then, in_round_of=in_round_of, is_told_at_once=is_told_at_once)
+        present = self._jobs.get(job.key)
+        if present is not None and in_round_of is None:
+            present.then = then
+            return
+        if present is not None:  # its outcome was not committed: else it would not have been decided again
+            present.attempt = None
+            self._timers.cancel((self, job.key))
+        self._jobs[job.key] = job
+        self._try(job, effect.partitions)
 
     def stop(self) -> None:
         """Writes no further markers; the next start finds what is left to do."""
@@ -227,12 +272,23 @@ class MarkerWriter:
                 await self.make_ready(partitions)
             except Exception:
                 _logger.exception("the partitions of %s cannot be opened", job)
-            if not self._is_stopped:
+            await job.wait_for_outcome()
+            if not self._has_to_go(job):
                 self._append_all(job, attempt, [self._find(partition) for partition in partitions])
 
         task = asyncio.ensure_future(append_when_ready())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _has_to_go(self, job: _Job) -> bool:
+        """Whether its markers are not to be written any more."""
+        if self._is_stopped or self._jobs.get(job.key) is not job:
+            return True
+        if job.has_outcome:
+            return False
+        _logger.warning("%s was not committed: its markers are not written", job)
+        del self._jobs[job.key]
+        return True
 
     def _append_all(self, job: _Job, attempt: _Attempt, targets: Sequence[_Target]) -> None:
         effect = job.effect
@@ -292,7 +348,7 @@ class MarkerWriter:
 
     def _try_again_later(self, job: _Job, partitions: Sequence[TopicPartition]) -> None:
         def try_again() -> None:
-            if not self._is_stopped:
+            if not self._has_to_go(job):
                 self._try(job, partitions)
 
         job.attempt = _Attempt(partitions, is_first=False)

@@ -12,7 +12,7 @@ else a resend would be answered as if it were part of the transaction, which cou
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -22,6 +22,8 @@ from exactlog.core.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from exactlog.storage.partition_log import PartitionLog
 
 _logger = logging.getLogger(__name__)
+
+_FAILED: Final = "a write of a transaction failed"
 
 
 class Writer(Struct, frozen=True, kw_only=True, gc=False):
@@ -115,10 +117,13 @@ class TransactionWrites:
         if error is ErrorCode.NONE:
             error = _pass_fault_point()
         if error is ErrorCode.NONE:
-            for write in asked.values():
-                _safely(write.go)
-            _safely(ADD_AFTER_DATA.reach)
             joining = list(asked.values())
+            for write in joining:
+                try:
+                    write.go()
+                except Exception:
+                    _logger.exception(_FAILED)
+            _safely(ADD_AFTER_DATA.reach)
             for key in asked:
                 self._joining[key] = joining
             then = partial(self._is_joined, writer, asked, joining)
@@ -141,7 +146,10 @@ class TransactionWrites:
             self._lost.update(asked)
             self._coordinator.abort_orphans(writer, _partitions(asked), partial(self._lost.difference_update, asked))
         for write in joining:
-            _safely(partial(write.is_joined, error))
+            try:
+                write.is_joined(error)
+            except Exception:
+                _logger.exception(_FAILED)
 
 
 def _partitions(asked: Iterable[_Key]) -> tuple[TopicPartition, ...]:
@@ -162,4 +170,4 @@ def _safely(work: Callable[[], None]) -> None:
     try:
         work()
     except Exception:  # the others of the same answer, and those behind them, must go on
-        _logger.exception("a write of a transaction failed")
+        _logger.exception(_FAILED)

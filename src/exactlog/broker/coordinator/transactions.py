@@ -98,6 +98,7 @@ class TransactionCoordinator(Shards[TransactionShard]):
             on_loaded=self._expire_regularly,
             on_dismissed=lambda runner: timers.cancel((_EXPIRY, runner)),
             on_effect=self._carry_out_effect,
+            only_newest_counts=True,
         )
         self.is_enabled = config.transactions_enabled
         self.markers = MarkerWriter(topics=topics, groups=groups, timers=timers, clock=clock)
@@ -108,9 +109,12 @@ class TransactionCoordinator(Shards[TransactionShard]):
         if self.is_enabled:
             topics.before_use(self._orphans.end_in)
         self._groups = groups
+        self._is_atomic = rounds.is_atomic
+        self._has_markers_in_round = rounds.is_atomic or rounds.is_ordered
         self._ends: list[_EndOfTransaction] = []
-        """Those that wait for the next round, where that is atomic."""
-        self._is_ending_in_round = False
+        """Those that go into the next round, markers and all, where that is atomic or ordered."""
+        self._ending_now: TransactionRunner | None = None
+        """Whose transaction is being ended in a round."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def _count(self, metrics: Registry) -> None:
@@ -185,7 +189,12 @@ class TransactionCoordinator(Shards[TransactionShard]):
             _add(runner, request, waiter)
 
     async def _add_when_loaded(self, request: AddPartitionsRequest, waiter: "_OneWaiter") -> None:
-        loaded = await self.load(request.transactional_id)
+        loaded: TransactionRunner | ErrorCode
+        try:
+            loaded = await self.load(request.transactional_id)
+        except Exception:  # a write waits for it, and others of its producer behind that
+            _logger.exception("the coordinator of %s cannot be loaded", request.transactional_id)
+            loaded = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if isinstance(loaded, ErrorCode):
             waiter.fail(loaded)
         else:
@@ -212,34 +221,32 @@ class TransactionCoordinator(Shards[TransactionShard]):
 
     def end(self, request: EndRequest, waiter: Waiter, *, runner: TransactionRunner) -> None:
         """Ends a transaction of a shard, once all that was written in it is committed."""
-        end = _EndOfTransaction(runner, request, waiter)
-        if self._rounds.is_atomic:
-            self._end_in_next_round(end)
-            return
-        unsettled = self._unsettled(runner, request)
-        if unsettled:
+        end = _EndOfTransaction(
+            runner, request, waiter, self._end_in_next_round if self._has_markers_in_round else None
+        )
+        # An atomic round may hold what it ends: all of that is committed, or in it.
+        unsettled = [] if self._is_atomic else self._unsettled(runner, request)
+        if unsettled or self._has_markers_in_round:
             end.wait(unsettled)
         else:
             end.decide()
 
     def _end_in_next_round(self, end: "_EndOfTransaction") -> None:
-        """Has it end, markers and all, in the next round: when that starts, all that it ends is committed, or in it."""
-        end.expect()
+        """Has it end, markers and all, in the next round."""
         if not self._ends:
             self._rounds.before_next_round(self._end_all)
         self._ends.append(end)
 
     def _end_all(self) -> None:
-        """A round is about to start, and is whole or absent."""
+        """A round is about to start. It is whole or absent, or holds no marker without the outcome before it."""
         ends, self._ends = self._ends, []
-        self._is_ending_in_round = True
-        try:
-            for end in ends:
+        for end in ends:
+            self._ending_now = end.runner
+            try:
                 end.decide(has_effects_now=True)
-        finally:
-            self._is_ending_in_round = False
-        for runner in dict.fromkeys(end.runner for end in ends):
-            runner.append_decided()
+            except Exception:  # of who is told at once: those behind it must go on
+                _logger.exception("who waited for the end of a transaction could not be told of it")
+        self._ending_now = None
 
     def _unsettled(self, runner: TransactionRunner, request: EndRequest) -> list["_Settling"]:
         """Where something is decided of a transaction and not yet committed."""
@@ -275,8 +282,9 @@ class TransactionCoordinator(Shards[TransactionShard]):
     def _carry_out_effect(self, effect: Struct) -> None:
         if not isinstance(effect, WriteMarkers):
             raise InvariantError(f"nobody carries this out: {effect!r}")
-        then = partial(self._note_written, effect)
-        self.markers.carry_out(effect, then, is_told_at_once=self._is_ending_in_round)
+        then, runner = partial(self._note_written, effect), self._ending_now
+        is_told_at_once = runner is not None and self._is_atomic
+        self.markers.carry_out(effect, then, in_round_of=runner, is_told_at_once=is_told_at_once)
 
     def _note_written(self, effect: WriteMarkers) -> None:
         """All markers are committed, or in the round that says so; a shard that is not loaded finds out at its load."""
@@ -311,6 +319,10 @@ class TransactionCoordinator(Shards[TransactionShard]):
         super().resign()
 
 
+_Settling = Callable[[Callable[[ErrorCode], None]], None]
+"""Calls back once what is decided somewhere is committed, or never will be."""
+
+
 class _CountingShard(TransactionShard):
     """A shard that counts the transactions it aborts since they have timed out."""
 
@@ -333,33 +345,36 @@ class _CountingShard(TransactionShard):
         return decision
 
 
-_Settling = Callable[[Callable[[ErrorCode], None]], None]
-"""Calls back once what is decided somewhere is committed, or never will be."""
-
-
 class _EndOfTransaction:
     """A transaction that is to end, once what was written in it is committed."""
 
-    __slots__ = ("_is_expected", "_missing", "_request", "_waiter", "runner")
+    __slots__ = ("_decide_later", "_is_expected", "_missing", "_request", "_waiter", "runner")
 
-    def __init__(self, runner: TransactionRunner, request: EndRequest, waiter: Waiter) -> None:
+    def __init__(
+        self,
+        runner: TransactionRunner,
+        request: EndRequest,
+        waiter: Waiter,
+        decide_later: Callable[["_EndOfTransaction"], None] | None,
+    ) -> None:
         self.runner = runner
         self._request = request
         self._waiter = waiter
+        self._decide_later = decide_later
         self._missing = 0
         self._is_expected = False
 
     def wait(self, settling: Sequence[_Settling]) -> None:
-        """Waits for all of them. What a round refuses was answered with an error: it is not part of what ends."""
-        self.expect()
-        self._missing = len(settling)
-        for settle in settling:
-            settle(self._one_is_settled)
+        """Waits for all of them; then it is decided, now or later. What comes meanwhile is no part of it.
 
-    def expect(self) -> None:
-        """It is decided later: what comes meanwhile is no part of it."""
+        What a round refuses was answered with an error: it is not part of what ends.
+        """
         self._is_expected = True
         self.runner.machine.expect_end(self._request.transactional_id)
+        self._missing = 1 + len(settling)
+        for settle in settling:
+            settle(self._one_is_settled)
+        self._one_is_settled(ErrorCode.NONE)
 
     def decide(self, *, has_effects_now: bool = False) -> None:
         """Lets the rules decide it."""
@@ -367,8 +382,12 @@ class _EndOfTransaction:
 
     def _one_is_settled(self, _: ErrorCode) -> None:
         self._missing -= 1
-        if not self._missing:
+        if self._missing:
+            return
+        if self._decide_later is None:
             self.decide()
+        else:
+            self._decide_later(self)
 
     def _decide(self, shard: TransactionShard, now_ms: int) -> Decision:
         END_BEFORE_PREPARE.reach()

@@ -43,9 +43,8 @@ def _end_at_same_epoch(request: EndRequest, entry: TransactionEntry, draft: Draf
     if not is_current_epoch(request.producer_epoch, entry.producer_epoch):
         return _FENCED
     if entry.state is TransactionState.ONGOING:
-        draft.put(
-            prepare(entry, is_commit=request.is_commit, transaction_version=_version(request), now_ms=draft.now_ms)
-        )
+        version = request.transaction_version
+        draft.put(prepare(entry, is_commit=request.is_commit, transaction_version=version, now_ms=draft.now_ms))
         return EndAnswer()
     if not _is_outcome(request, entry):
         return _INVALID_STATE
@@ -58,11 +57,11 @@ def _end_with_next_epoch(request: EndRequest, entry: TransactionEntry, draft: Dr
         and request.producer_epoch == LAST_USABLE_EPOCH
         and entry.producer_epoch == FIRST_EPOCH
     )
-    if request.producer_id not in {entry.producer_id, entry.next_identity[0]} and not is_before_rotation:
+    producer_id, producer_epoch = entry.next_identity
+    if request.producer_id not in {entry.producer_id, producer_id} and not is_before_rotation:
         return _OTHER_PRODUCER
     if _is_retry(request, entry, is_before_rotation=is_before_rotation):
         return _repeat(request, entry)
-    producer_id, producer_epoch = entry.next_identity
     if request.producer_id != producer_id or not is_current_epoch(request.producer_epoch, producer_epoch):
         return _FENCED
     if entry.state.is_prepared:
@@ -75,7 +74,7 @@ def _end_with_next_epoch(request: EndRequest, entry: TransactionEntry, draft: Dr
     prepared = prepare(
         entry,
         is_commit=request.is_commit,
-        transaction_version=_version(request),
+        transaction_version=request.transaction_version,
         next_producer_id=next_producer_id,
         now_ms=draft.now_ms,
     )
@@ -110,7 +109,3 @@ def _is_outcome(request: EndRequest, entry: TransactionEntry) -> bool:
     if request.is_commit:
         return entry.state in {TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT}
     return entry.state in {TransactionState.PREPARE_ABORT, TransactionState.COMPLETE_ABORT}
-
-
-def _version(request: EndRequest) -> int:
-    return request.transaction_version

@@ -25,6 +25,9 @@ class Parking:
         self._parked: dict[str, dict[int, Parked]] = {}
         self._count = 0
 
+    def __bool__(self) -> bool:
+        return bool(self._parked)
+
     def park(self, request: AddPartitionsRequest, waiter: Waiter, draft: Draft) -> bool:
         """Has a request wait; False: too many do already."""
         of_id = self._parked.setdefault(request.transactional_id, {})

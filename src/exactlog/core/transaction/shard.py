@@ -6,7 +6,6 @@ decision before it asks for another one, and replays them as committed once they
 Where a round fails, `reset` goes back to what is committed.
 """
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from exactlog.core.model.decisions import CoordinatorRecord, Decision, Waiter
@@ -60,7 +59,7 @@ class TransactionShard:
         self._parking = Parking()
         self._marking: dict[str, TransactionEntry] = {}
         """Prepared entries, as head and committed have them, whose markers somebody writes or is to write."""
-        self._ending: Counter[str] = Counter()
+        self._ending: dict[str, int] = {}
         """How many ends of an id's transaction wait until they can be decided."""
 
     # --- what producers ask -------------------------------------------------------------------------------------
@@ -95,19 +94,19 @@ class TransactionShard:
 
     def expect_end(self, transactional_id: str) -> None:
         """An `end` comes as soon as it can be decided: what comes meanwhile for the id waits, and is not part of it."""
-        self._ending[transactional_id] += 1
+        self._ending[transactional_id] = self._ending.get(transactional_id, 0) + 1
 
     def _end_is_decided(self, transactional_id: str, draft: Draft) -> None:
-        self._ending[transactional_id] -= 1
-        if not self._ending[transactional_id]:
-            del self._ending[transactional_id]
+        left = self._ending.pop(transactional_id) - 1
+        if left:
+            self._ending[transactional_id] = left
         entry = draft.entry(transactional_id)
         if entry is None or not entry.state.is_prepared:
             self._let_go_on(transactional_id, draft)
 
     def _let_go_on(self, transactional_id: str, draft: Draft) -> None:
         """Who waited until the transaction before was over goes on, unless another end has come meanwhile."""
-        if transactional_id in self._ending:
+        if transactional_id in self._ending or not self._parking:
             return
         for parked in self._parking.leave_all(transactional_id, draft):
             error = add_partitions(parked.request, draft)

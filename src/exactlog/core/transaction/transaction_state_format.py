@@ -90,6 +90,8 @@ _INT64_TAG: Final = struct.Struct(">BBq")
 _INT16_TAG: Final = struct.Struct(">BBh")
 _LAST_EPOCH_TAG: Final = struct.Struct(">3sh")
 _LAST_EPOCH_PREFIX: Final = encode_uvarint(10_000) + b"\x02"
+_USUAL_END: Final = struct.Struct(">qqBBBqBBh3sh")
+"""Times, and the tags 0, 2 and 10000: nearly every value ends so."""
 _KEYS_CACHED_MAX: Final = 4_096
 _SETS_CACHED_MAX: Final = 1_024
 _PARTITIONS_CACHED_MAX: Final = 16  # in one set: at most about 5 KB with the longest names, 5 MB in all
@@ -121,6 +123,19 @@ def encode_transaction_value(entry: TransactionEntry) -> bytes:
         encoded_partitions = _encode_small_set(partitions)
     else:
         encoded_partitions = _encode_set(partitions)
+    has_previous = entry.previous_producer_id != NO_PRODUCER_ID
+    has_next = entry.next_producer_id != NO_PRODUCER_ID
+    has_last_epoch = entry.last_producer_epoch != NO_PRODUCER_EPOCH
+    version = entry.client_transaction_version
+    if has_previous and version and has_last_epoch and not has_next:
+        times, tag_count = (entry.last_update_ms, entry.start_time_ms), 3
+        tags = (0, 8, entry.previous_producer_id, 2, 2, version, _LAST_EPOCH_PREFIX, entry.last_producer_epoch)
+        return head + encoded_partitions + _USUAL_END.pack(*times, tag_count, *tags)
+    return head + encoded_partitions + _encode_end(entry)
+
+
+def _encode_end(entry: TransactionEntry) -> bytes:
+    """Times and tags, whichever there are."""
     tags, tag_count = b"", 0
     if entry.previous_producer_id != NO_PRODUCER_ID:
         tags += _INT64_TAG.pack(0, 8, entry.previous_producer_id)
@@ -134,12 +149,7 @@ def encode_transaction_value(entry: TransactionEntry) -> bytes:
     if entry.last_producer_epoch != NO_PRODUCER_EPOCH:
         tags += _LAST_EPOCH_TAG.pack(_LAST_EPOCH_PREFIX, entry.last_producer_epoch)
         tag_count += 1
-    return (
-        head
-        + encoded_partitions
-        + _TIMES_AND_TAG_COUNT.pack(entry.last_update_ms, entry.start_time_ms, tag_count)
-        + tags
-    )
+    return _TIMES_AND_TAG_COUNT.pack(entry.last_update_ms, entry.start_time_ms, tag_count) + tags
 
 
 def _encode_set(partitions: tuple[TopicPartition, ...]) -> bytes:

@@ -1,6 +1,6 @@
 """What the log says of transactional ids: the newest record of every key. There are two of it, head and committed."""
 
-from collections.abc import Iterator, KeysView, ValuesView
+from collections.abc import Callable, Iterator, KeysView, ValuesView
 
 from exactlog.core.model.decisions import CoordinatorRecord, UnknownRecord
 from exactlog.core.model.errors import InvariantError
@@ -13,11 +13,13 @@ class TransactionTable:
     """Entries by transactional id and by producer id. The entries never change; two tables share them.
 
     Attributes:
+        get: the entry of an id; None where there is none. Asked so often that it is the dictionary's own.
         open_partitions: how many partitions all open transactions have together.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, TransactionEntry] = {}
+        self.get: Callable[[str], TransactionEntry | None] = self._entries.get
         self._by_producer_id: dict[ProducerId, str] = {}
         self._open: dict[str, None] = {}
         self._unknown: dict[bytes, bytes] = {}
@@ -25,10 +27,6 @@ class TransactionTable:
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    def get(self, transactional_id: str) -> TransactionEntry | None:
-        """The entry of an id; None where there is none."""
-        return self._entries.get(transactional_id)
 
     def by_producer_id(self, producer_id: ProducerId) -> TransactionEntry | None:
         """The entry that has this producer id now; None where there is none."""
