@@ -89,6 +89,10 @@ bench-pipeline: $(VENV)/.dev ## rows a second into and out of Spark beside its o
 bench-wal: $(VENV)/.dev ## entries a second into and out of the write-ahead log, beside SQLite (JDK 17+, Maven)
 	@$(BIN)/python -m bench.wal $(ARGS)
 
+.PHONY: bench-journal
+bench-journal: $(VENV)/.dev ## appends, recovery and replication of journals, beside eventsourcing on SQLite (JDK 17+, Maven)
+	@$(BIN)/python -m bench.journal $(ARGS)
+
 .PHONY: soak
 soak: $(VENV)/.dev ## half an hour of load: memory, descriptors and P99 stay flat (needs Go)
 	@$(BIN)/python -m bench.soak $(ARGS)

@@ -21,7 +21,12 @@ EMPTY_WORDS = {
 }
 EMPTY_MODULE_NAMES = {"base", "data", "do", "functions", "types"}
 
-NAMED_BY_OTHERS = {"get_extra_info"}  # asyncio's
+NAMED_BY_OTHERS = {
+    "get_extra_info",  # asyncio's
+    "process_recorder",  # what the library eventsourcing calls a recorder of events and of where they came from
+    "expected_process_recorder_class",
+    "JournalProcessRecorder",
+}
 
 # Kafka's own names travel as they are: the messages declare what the protocol calls them.
 OURS = [path for path in python_files() if "messages" not in path.parts]

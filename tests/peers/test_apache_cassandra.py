@@ -181,7 +181,7 @@ async def test_a_head_row_that_another_hides_does_not_come_to_light_by_a_purge(n
     async with CassandraJournalStore(place_of(node)) as store:
         script = ActionScript(key)
         await apply(store, script.append(1))
-        hidden = store._tables.put_head(key, 56, await head_of(store, key))
+        hidden = store._tables.put_head(key, 56, await head_of(store, key), at_us=store.now_us())
         await store._session.execute(hidden)
         assert [key_id async for key_id in store.ids("topic")] == ["user-42"]
 

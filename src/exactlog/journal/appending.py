@@ -20,7 +20,7 @@ from msgspec import Struct
 from exactlog.core.journal.action_fold import apply_action
 from exactlog.core.journal.actions import ActionRecord, Append
 from exactlog.core.journal.conflict import Conflict
-from exactlog.core.journal.errors import ForkedJournalError, Retriable
+from exactlog.core.journal.errors import ForkedJournalError, JournalInputError, Retriable
 from exactlog.core.journal.events import EventRow, RecordMetadata
 from exactlog.core.journal.expectation import ANY, Expectation
 from exactlog.core.journal.expiry import ExpireAfter
@@ -140,7 +140,7 @@ class Appender:
         async with self.memory.turn(key):
             known = await self._known_before(key, draft)
             for _ in range(self._settings.append_attempts_max):
-                append = self.numbered(key, draft, known.state)
+                append, known = await self._numbered_behind(key, draft, known)
                 record = await self._log.write(key, known.place, append)
                 self._metrics.appends.inc()
                 try:
@@ -172,6 +172,14 @@ class Appender:
                 return Known(held.place, held.offset, held.head.state)
         return await self.look(key)
 
+    async def _numbered_behind(self, key: JournalKey, draft: Draft, known: Known) -> tuple[Append, Known]:
+        """The action, and what it was numbered by. What is remembered may be of a journal that somebody has purged."""
+        try:
+            return self.numbered(key, draft, known.state), known
+        except JournalInputError:
+            known = await self.look(key)
+            return self.numbered(key, draft, known.state), known
+
     async def look(self, key: JournalKey) -> Known:
         """Where a journal stands now; remembered. Raises as `Looker.look`."""
         sight = await self._looker.look(key)
@@ -184,6 +192,7 @@ class Appender:
 
         Raises:
             Conflict: there is no journal, and there has to be one.
+            JournalInputError: the events cannot be written behind its last one.
         """
         if draft.expect.exists and state is None:
             self._metrics.conflicts.inc()

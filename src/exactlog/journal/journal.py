@@ -29,6 +29,7 @@ from exactlog.journal.event_record import (
     json_text_of,
 )
 from exactlog.journal.parts import Parts
+from exactlog.journal.sight import Known
 from exactlog.journal.writing import Entity, load_entity
 
 State = TypeVar("State")
@@ -217,7 +218,9 @@ class Journal:
             place = await parts.log.place_of(self.key) if known is None else known.place
             purge = Purge(origin=parts.writer.origin, version=parts.writer.version, expect=expected)
             record = await parts.log.write(self.key, place, purge)
-            if known is not None:
+            if known is None:
+                parts.appender.memory.put(self.key, Known(place, record.offset, None))
+            else:
                 try:
                     before = await parts.looker.state_at(self.key, known, end=record.offset)
                 except ExactlogError as error:

@@ -26,7 +26,18 @@ __all__ = ["BrokerConfig", "load_config"]
 
 ENVIRONMENT_PREFIX: Final = "EXACTLOG_"
 # Variables of the same family that say something else than a broker's configuration.
-ENVIRONMENT_OTHERS: Final = frozenset({"EXACTLOG_BOOTSTRAP", "EXACTLOG_KILL_AT"})
+ENVIRONMENT_OTHERS: Final = frozenset(
+    {
+        "EXACTLOG_BOOTSTRAP",
+        "EXACTLOG_KILL_AT",
+        # of exactlog.journal.eventsourcing
+        "EXACTLOG_REPLICATE",
+        "EXACTLOG_STORE_URL",
+        "EXACTLOG_TOPIC",
+        "EXACTLOG_TRANSACTIONAL_ID",
+        "EXACTLOG_URL",
+    }
+)
 FILE_TABLE: Final = "broker"
 
 

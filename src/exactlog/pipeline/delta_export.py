@@ -24,6 +24,7 @@ from exactlog.pipeline.export_plan import BYTES_PER_ROUND_DEFAULT, ExportedUpTo
 from exactlog.pipeline.export_run import (
     ExportReport,
     ExportSettings,
+    ExportTarget,
     Progress,
     SchemaDiffersError,
     TargetError,
@@ -113,7 +114,18 @@ def export_delta(
         bytes_per_round_max=bytes_per_commit,
         fail_on_data_loss=fail_on_data_loss,
     )
-    return run_export(spark, _Table(local_target(target)), settings, progress=progress, is_stopping=is_stopping)
+    return run_export(spark, delta_target(target), settings, progress=progress, is_stopping=is_stopping)
+
+
+def delta_target(target: str | Path) -> ExportTarget:
+    """A Delta table as the target of an export. Nothing of it is touched before it is opened.
+
+    Raises:
+        SparkMissingError: the Delta library is not installed.
+        InvalidOptionError, TargetError: it is no directory for it.
+    """
+    require_lakehouse()
+    return _Table(local_target(target))
 
 
 class _Table:

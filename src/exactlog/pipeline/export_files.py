@@ -221,6 +221,8 @@ class _ColumnBounds:
 
         self.row_count += rows.num_rows
         for name in _MEASURED:
+            if name not in rows.column_names:
+                continue
             column = rows.column(name)
             self._nulls[name] += column.null_count
             bounds = pc.min_max(column).as_py()

@@ -31,6 +31,7 @@ from exactlog.pipeline.export_plan import BYTES_PER_ROUND_DEFAULT, ExportedUpTo
 from exactlog.pipeline.export_run import (
     ExportReport,
     ExportSettings,
+    ExportTarget,
     Progress,
     SchemaDiffersError,
     TargetError,
@@ -111,8 +112,16 @@ def export_parquet(
         bytes_per_round_max=bytes_per_batch,
         fail_on_data_loss=fail_on_data_loss,
     )
-    directory = _Directory(local_target(target))
-    return run_export(spark, directory, settings, progress=progress, is_stopping=is_stopping)
+    return run_export(spark, parquet_target(target), settings, progress=progress, is_stopping=is_stopping)
+
+
+def parquet_target(target: str | Path) -> ExportTarget:
+    """A directory of Parquet files as the target of an export. Nothing of it is touched before it is opened.
+
+    Raises:
+        InvalidOptionError, TargetError: it is no directory for it.
+    """
+    return _Directory(local_target(target))
 
 
 class _Directory:

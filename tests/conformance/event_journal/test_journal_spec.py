@@ -109,9 +109,9 @@ STEPS = (
 )
 
 
-async def check(broker, log_url, world):
-    for step in STEPS:
-        async with world_with(broker, log_url, world) as (journal, topic, client):
+async def check(broker, log_url, world, *, steps=STEPS, store=None):
+    for step in steps:
+        async with world_with(broker, log_url, world, store=store) as (journal, topic, client):
             if step is nothing_is_done:
                 await check_reads(journal, first=1, last=world.last)
             first, last = await step(journal, topic, client, world.last)

@@ -5,6 +5,7 @@ from itertools import combinations, count
 from typing import NamedTuple
 
 from exactlog.client.adapters import connect
+from exactlog.client.ports import LATEST
 from exactlog.core.journal.batch_optimizer import optimize_actions
 from exactlog.core.journal.event_journal_format import decode_action, encode_action
 from exactlog.core.journal.keys import JournalKey
@@ -15,6 +16,8 @@ from exactlog.journal import Journals, JournalSettings
 from exactlog.journal.stores.memory_store import MemoryJournalStore
 
 KEY_ID = "entity"
+FOR_EVER = {"retention.ms": -1}
+"""Of topics whose records are years old."""
 _numbers = count()
 
 
@@ -74,6 +77,15 @@ WORLDS = tuple(
 )
 
 
+async def actions_in(client, place):
+    """All actions that are in a partition, in order."""
+    end = (await client.list_offsets({place: LATEST}))[place].offset
+    if not end:
+        return []
+    found = client.consume({place: Offset(0)}, ends={place: end})
+    return [decode_action(place, one.record) async for one in found]
+
+
 class Topic:
     """A topic of one partition, the store, and how to replicate as much as a case wants."""
 
@@ -81,7 +93,7 @@ class Topic:
         self.name = f"spec-{next(_numbers)}"
         self.place = TopicPartition(self.name, 0)
         self.store = store
-        broker.create_topic(self.name, partitions=1)
+        broker.create_topic(self.name, partitions=1, config=FOR_EVER)
 
     async def write(self, client, key_id, seq_nrs):
         """One append, as kafka-journal writes it: it expects nothing."""
@@ -92,11 +104,7 @@ class Topic:
 
     async def actions(self, client):
         """All that is in the log."""
-        from exactlog.client.ports import LATEST
-
-        end = (await client.list_offsets({self.place: LATEST}))[self.place].offset
-        found = client.consume({self.place: Offset(0)}, ends={self.place: end})
-        return [decode_action(self.place, one.record) async for one in found]
+        return await actions_in(client, self.place)
 
     async def replicate(self, client, *, behind=0, pointer_behind=0):
         """All actions but the last ones, and a pointer that is further back."""
@@ -112,9 +120,9 @@ class Topic:
 
 
 @asynccontextmanager
-async def world_with(broker, log_url, world):
+async def world_with(broker, log_url, world, *, store=None):
     """The journal of a world, its topic, and a client of the log."""
-    topic = Topic(broker, MemoryJournalStore(segment_size=2))
+    topic = Topic(broker, store or MemoryJournalStore(segment_size=2))
     settings = JournalSettings(head_cache=world.has_cache, pointer_ms=50)
     async with (
         connect(log_url) as client,

@@ -8,6 +8,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from exactlog.core.journal.keys import SEQ_NR_MAX
 from exactlog.core.model.errors import UnavailableError
 from exactlog.journal import (
     ANY,
@@ -220,3 +221,21 @@ async def test_journals_that_were_written_to_once_leave_nothing_behind(journals,
 
     async with memory.turn(("t", "e")):
         assert memory.turn(("t", "e")).locked()
+
+
+async def test_the_last_number_that_there_is_is_no_end_where_somebody_has_purged_the_journal(log_url, store, topic):
+    async with Journals.open(log_url, store=store) as one, Journals.open(log_url, store=store) as other:
+        journal = one[topic, "e"]
+        await journal.append([Envelope("last", seq_nr=SEQ_NR_MAX)])
+        with pytest.raises(JournalInputError, match="has come to its last number"):
+            await journal.append(["more"])
+        await other[topic, "e"].purge()
+        assert (await journal.append(["anew"])).seq_nr == 1
+        assert await events(journal) == ["anew"]
+
+
+async def test_who_has_purged_a_journal_begins_the_next_one_at_once(journals, journal):
+    await journal.append(["a", "b"])
+    await journal.purge()
+    assert (await journal.append(["anew"])).seq_nr == 1
+    assert journals.metrics.renumbered.value == 0

@@ -1,6 +1,4 @@
-"""Reading: what is deleted stays deleted, waits are bounded, what is lost is told, little is in memory."""
-
-import tracemalloc
+"""Reading: what is deleted stays deleted, waits are bounded, what is lost is told."""
 
 import pytest
 
@@ -152,14 +150,10 @@ async def test_a_topic_that_has_grown_is_refused(log_url, store, broker):
         async with replicating(log_url, store, topic):
             await pointer_at(store, topic, told.offset)
         await client.create_partitions(topic, 3)
-    refused = []
     async with Journals.open(log_url, store=store) as journals:
         for key_id in keys:
-            try:
-                assert await numbers(journals[topic, key_id]) == [1]
-            except Repartitioned:
-                refused.append(key_id)
-    assert 0 < len(refused) < len(keys)
+            with pytest.raises(Repartitioned):
+                await numbers(journals[topic, key_id])
 
 
 async def test_an_action_that_cannot_be_read_fails_its_journal_and_no_other(journals, topic, log_url):
@@ -233,26 +227,3 @@ async def test_a_reader_may_stop_at_any_time(journal):
         if record.seq_nr == 3:
             break
     assert await journal.pointer() == 100
-
-
-@pytest.mark.slow
-async def test_a_head_of_a_hundred_thousand_events_is_read_in_little_memory(log_url, store, topic):
-    """Nothing of it is replicated."""
-    key, size, each = JournalKey(topic, "e"), 100_000, 100
-    async with connect(log_url) as client:
-        for last in range(0, size, each):
-            events = [NewEvent(TextPayload("x" * 50)) for _ in range(each)]
-            await client.produce(topic, [encode_action(key, new_append(events, last_seq_nr=last), timestamp_ms=1)])
-    settings = JournalSettings(head_cache=False, buffer_actions_max=50)
-    async with Journals.open(log_url, store=store, settings=settings) as journals:
-        tracemalloc.start()
-        try:
-            count = last = 0
-            async for record in journals[topic, "e"].read():
-                count += 1
-                last = record.seq_nr
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-    assert (count, last) == (size, size)
-    assert peak < 40 * 1024 * 1024  # the answers to a few fetches; all events are 20 times that

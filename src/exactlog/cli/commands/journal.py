@@ -198,7 +198,7 @@ def replicate(settings: Settings, /, *, store: str, prefixes: tuple[str, ...], s
 
     A record that cannot be replicated is parked: its journal waits, all others go on, and the log says which it is.
     """
-    to_skip = tuple(map(_skipped, skipped))
+    to_skip = tuple(map(parse_skipped, skipped))
 
     async def work(_: Client) -> None:
         async with open_brokers(f"kafka://{settings.bootstrap}") as brokers, journal_store(store) as opened:
@@ -256,7 +256,8 @@ def _expectation(text: str) -> Expectation | int:
     return int(text)
 
 
-def _skipped(text: str) -> SkippedRecord:
+def parse_skipped(text: str) -> SkippedRecord:
+    """The record that `--skip TOPIC:PARTITION:OFFSET` names. Raises `InvalidUsageError`."""
     topic, _, rest = text.partition(":")
     partition, _, offset = rest.partition(":")
     if not topic or not all(number.isascii() and number.isdigit() for number in (partition, offset)):

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
+from importlib import import_module
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
@@ -38,6 +39,14 @@ _TABLE_COLUMNS = (
     "markers",
     "bytes",
 )
+_ELSEWHERE: Final = {
+    "replicate-journal": "exactlog.cli.commands.pipeline_journal",
+    "compact": "exactlog.cli.commands.pipeline_upkeep",
+    "export-journals": "exactlog.cli.commands.pipeline_upkeep",
+    "purge-expired": "exactlog.cli.commands.pipeline_upkeep",
+    "verify": "exactlog.cli.commands.pipeline_upkeep",
+}
+"""Jobs of other modules, which are imported when they are called."""
 _EXPORT_COLUMNS = ("topic", "partition", "from_offset", "to_offset", "version", "rows", "lag")
 
 
@@ -52,36 +61,58 @@ class Job(Struct, frozen=True, kw_only=True):
     jars: tuple[str, ...]
 
 
-def job_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options that every job takes, and hands them over as a `Job`."""
+class JobGroup(Group):
+    """The jobs that are defined here, and those of other modules."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all jobs."""
+        return sorted({*super().list_commands(ctx), *_ELSEWHERE})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The job, imported now if it is not here."""
+        if cmd_name not in _ELSEWHERE:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(import_module(_ELSEWHERE[cmd_name]), cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        return command
+
+
+def job_options(command: Callable[..., object], *, reads_path: bool = True) -> Callable[..., object]:
+    """Gives a command the options that every job takes, and hands them over as a `Job`.
+
+    Args:
+        command: it.
+        reads_path: whether it can read a data directory; else it is for brokers alone.
+    """
 
     @wraps(command)
     def with_job(
         settings: Settings,
         /,
         *,
-        path: str | None,
         topics: tuple[str, ...],
         master: str | None,
         assignments: tuple[str, ...],
         jars: tuple[str, ...],
+        path: str | None = None,
         **own: object,
-    ) -> None:
+    ) -> object:
         config = dict(split_assignment(assignment) for assignment in assignments)
         if settings.verbose:
             config.setdefault("spark.log.level", _LOG_LEVELS[min(settings.verbose, len(_LOG_LEVELS)) - 1])
         bootstrap = settings.bootstrap if path is None else None
         job = Job(path=path, bootstrap=bootstrap, topics=topics, master=master, config=config, jars=jars)
-        command(settings, job=job, **own)
+        return command(settings, job=job, **own)
 
+    path_help = "Read a data directory, or one partition; else the broker at -b."
     options = (
-        click.option("--path", metavar="DIR", help="Read a data directory, or one partition; else the broker at -b."),
+        *((click.option("--path", metavar="DIR", help=path_help),) if reads_path else ()),
         click.option("--topic", "topics", multiple=True, help="Only this one; all but internal ones by default."),
         click.option("--master", metavar="URL", help="Where: local[N], spark://HOST:PORT, yarn; here by default."),
         click.option("--conf", "assignments", metavar="KEY=VALUE", multiple=True, help="Set a property of Spark."),
         click.option("--jar", "jars", metavar="FILE", multiple=True, help="Load a jar, as a connector's."),
     )
-    described: Callable[..., None] = with_job
+    described: Callable[..., object] = with_job
     for option in reversed(options):
         described = option(described)
     return described
@@ -97,7 +128,7 @@ connector_option = click.option(
 as_of_option = click.option("--as-of", metavar="VERSION|TIMESTAMP", help="The log as of then; needs --path.")
 
 
-@click.group(cls=Group)
+@click.group(cls=JobGroup)
 def pipeline() -> None:
     """Run jobs on Apache Spark, in this process or on a cluster: export a log, look at it as tables, copy topics."""
 

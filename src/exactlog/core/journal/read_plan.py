@@ -187,19 +187,6 @@ def _log_part(summary: HeadSummary, before: JournalState | None) -> LogPart:
     return LogPart(stretch=Stretch(start, summary.end), before=None if is_purged else before)
 
 
-def is_undisturbed(plan: ReadPlan, head: HeadRow | None) -> bool:
-    """Whether what the store gave for a plan was whole, by the head row as it is after the last row.
-
-    A delete or a purge that was replicated meanwhile may have taken rows before they were read: then the read begins
-    anew, with what is known now.
-    """
-    if plan.store is None:
-        return True
-    if head is None or plan.state is None or head.record_id != plan.state.record_id:
-        return False
-    return head.state.delete_to < plan.store.first
-
-
 class LogReader:
     """Takes the events of one journal from the actions of a stretch: those that the fold takes, of the life it ends in.
 
@@ -244,7 +231,3 @@ class LogReader:
             if taken_from <= row.seq_nr <= self._wanted.last:
                 self._next_seq_nr = row.seq_nr + 1
                 yield replace(row, record_id=self._life)
-
-    def pass_over(self, offset: int) -> None:
-        """The log up to this offset was looked at, and had nothing more of the journal."""
-        self._offset = max(self._offset, offset)

@@ -5,10 +5,13 @@ before the next begins: rows before the head that says they count, and rows gone
 ends in between is made good by the same batches (`key_journal.py`), since every statement may be carried out twice.
 
 Cassandra lets the later of two writes win, by the clocks of who writes. Replicators that take a partition over from
-each other need clocks that differ by less than that takes.
+each other need clocks that differ by less than that takes. What one writes late counts as of when it was decided, so
+that it changes nothing of what the next one has written. Pointers are not left to clocks at all: they move by
+conditional statements, which a node decides.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Final, Self
@@ -77,6 +80,7 @@ class CassandraJournalStore:
         self._segment_size = check_segment_size(segment_size)
         self._connect = connect
         self._opened: tuple[CassandraSession, CassandraTables] | None = None
+        self._now_us = 0
 
     async def __aenter__(self) -> Self:
         """Connect, and bring the tables up to date.
@@ -207,12 +211,21 @@ class CassandraJournalStore:
         return TopicTier(self, topic, segment_size=self._segment_size)
 
     async def raise_pointer(self, topic_partition: TopicPartition, offset: int, *, now_ms: int) -> None:
-        """Create the pointer, or move it. One replicator at a time has the partition, so that it looks first."""
+        """Create the pointer, or move it, on the condition that it is not as far yet.
+
+        One replicator at a time has the partition; but one that has lost it may not know, and come with what it had
+        looked up before. The node decides then, not the clocks.
+        """
+        tables, session = self._tables, self._session
         pointer = await self.pointer(topic_partition)
         if pointer is None:
-            await self._session.execute(self._tables.bound("create_pointer", *topic_partition, offset, now_ms, now_ms))
-        elif pointer.offset < offset:
-            await self._session.execute(self._tables.bound("move_pointer", offset, now_ms, *topic_partition))
+            created = tables.bound("create_pointer", *topic_partition, offset, now_ms, now_ms)
+            ((is_created, *_),) = await session.execute(created)
+            if is_created:
+                return
+        elif pointer.offset >= offset:
+            return
+        await session.execute(tables.bound("move_pointer", offset, now_ms, *topic_partition, offset))
 
     def key_journal(self, key: JournalKey, terms_at: Callable[[int], Terms]) -> "_CassandraKeyJournal":
         """One journal."""
@@ -220,24 +233,27 @@ class CassandraJournalStore:
 
     async def carry_out(self, key: JournalKey, steps: Sequence[Step]) -> None:
         """Carry out steps of a plan, or of a test, each whole before the next."""
+        at_us = self.now_us()
         segment, _ = await self.located_head(key)
-        for step in steps:
-            await self.carry_out_step(key, segment, step)
+        for after_us, step in enumerate(steps):
+            await self.carry_out_step(key, segment, at_us + after_us, step)
 
-    async def carry_out_step(self, key: JournalKey, segment: int, step: Step) -> None:
-        """One step; the head row is in this segment."""
+    async def carry_out_step(self, key: JournalKey, segment: int, at_us: int, step: Step) -> None:
+        """One step, as of a time; the head row is in this segment."""
         tables, session = self._tables, self._session
         match step:
             case WriteRows():
-                await session.execute_all(list(tables.put_rows(key, step)))
+                await session.execute_all(list(tables.put_rows(key, step, at_us=at_us)))
             case DeleteRows(range=deleted, segment_size=size):
                 segments = await self._segments(key, deleted, size)
                 for some in _together(segments):
-                    await session.execute_all([tables.drop_segment(key, number, size, deleted) for number in some])
+                    await session.execute_all(
+                        [tables.drop_segment(key, number, size, deleted, at_us=at_us) for number in some]
+                    )
             case PutHead(head=head):
-                await session.execute(tables.put_head(key, segment, head))
+                await session.execute(tables.put_head(key, segment, head, at_us=at_us))
             case DropHead():  # in both: one that is hidden by the other is not to come to light
-                places = [(key.topic, number, key.id) for number in self._head_segments(key)]
+                places = [(at_us, key.topic, number, key.id) for number in self._head_segments(key)]
                 await session.execute_all([tables.bound("drop_head", *place) for place in places])
             case DropSnapshots(place=place):
                 await self._drop_snapshots(
@@ -251,6 +267,11 @@ class CassandraJournalStore:
     async def delete_snapshots(self, key: JournalKey, *, to_seq_nr: int) -> None:
         """Drop the snapshots up to this number, of whichever life."""
         await self._drop_snapshots(key, lambda seq_nr, *_: seq_nr <= to_seq_nr)
+
+    def now_us(self) -> int:
+        """The present time for what is decided now, microseconds since 1970; it never goes back."""
+        self._now_us = max(self._now_us + 1, time.time_ns() // 1_000)
+        return self._now_us
 
     # --- where rows are -----------------------------------------------------------------------------------------------
 
@@ -304,20 +325,28 @@ def _together(segments: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 class _CassandraKeyJournal:
-    """It remembers the head row that it wrote last: a partition has one replicator at a time."""
+    """It remembers the head row that it wrote last: a partition has one replicator at a time.
+
+    One that has lost its partition, and does not know, may still come with what it made of a head row that it read
+    before. So everything is written as of the time when that was read: whoever has read it since has the last word.
+    """
 
     def __init__(self, store: CassandraJournalStore, key: JournalKey, terms_at: Callable[[int], Terms]) -> None:
         self._store = store
         self._key = key
         self._terms_at = terms_at
         self._located: tuple[int, HeadRow | None] | None = None
+        self._at_us = 0
 
     async def apply(self, batches: Sequence[Batch], *, now_ms: int) -> KeyPlan:
+        if self._located is None:
+            self._at_us = self._store.now_us()
         segment, head = self._located or await self._store.located_head(self._key)
         self._located = None  # until this has gone well
         plan = plan_batches(head, batches, self._terms_at(now_ms))
         for step in plan.steps:
-            await self._store.carry_out_step(self._key, segment, step)
+            self._at_us += 1
+            await self._store.carry_out_step(self._key, segment, self._at_us, step)
         if plan.head is not None:
             self._located = segment, plan.head
         return plan

@@ -1,4 +1,8 @@
-"""The statements of a store in Apache Cassandra: rows in, rows out."""
+"""The statements of a store in Apache Cassandra: rows in, rows out.
+
+What writes a journal says at which time it was decided (`at_us`, microseconds since 1970): of two writes of one row the
+later one stands, whichever comes to the node last.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -49,22 +53,23 @@ _PARTS: Final[Mapping[str, str]] = {
 }
 STATEMENTS: Final[Mapping[str, str]] = {
     "head": "SELECT {head} FROM {keyspace}.metajournal WHERE {of_head}",
-    "put_head": "INSERT INTO {keyspace}.metajournal (topic, segment, id, created_date, {head}) VALUES ({x16})",
-    "drop_head": "DELETE FROM {keyspace}.metajournal WHERE {of_head}",
+    "put_head": "INSERT INTO {keyspace}.metajournal (topic, segment, id, created_date, {head}) VALUES ({x16}) "
+    "USING TIMESTAMP ?",
+    "drop_head": "DELETE FROM {keyspace}.metajournal USING TIMESTAMP ? WHERE {of_head}",
     "head_segments": "SELECT DISTINCT topic, segment FROM {keyspace}.metajournal",
     "ids": "SELECT id FROM {keyspace}.metajournal WHERE topic = ? AND segment = ?",
     "due": "SELECT id, expire_on, seq_nr, record_id FROM {keyspace}.metajournal "
     "WHERE topic = ? AND segment = ? AND expire_on <= ? ALLOW FILTERING",  # within one partition of the table
     "events": "SELECT {event} FROM {keyspace}.journal WHERE {of_events} AND seq_nr >= ? AND seq_nr <= ?",
-    "put_event": "INSERT INTO {keyspace}.journal (id, topic, segment, {event}) VALUES ({x17})",
-    "drop_events": "DELETE FROM {keyspace}.journal WHERE {of_events} AND seq_nr >= ? AND seq_nr <= ?",
-    "drop_segment": "DELETE FROM {keyspace}.journal WHERE {of_events}",
+    "put_event": "INSERT INTO {keyspace}.journal (id, topic, segment, {event}) VALUES ({x17}) USING TIMESTAMP ?",
+    "drop_events": "DELETE FROM {keyspace}.journal USING TIMESTAMP ? WHERE {of_events} AND seq_nr >= ? AND seq_nr <= ?",
+    "drop_segment": "DELETE FROM {keyspace}.journal USING TIMESTAMP ? WHERE {of_events}",
     "event_segments": "SELECT DISTINCT id, topic, segment FROM {keyspace}.journal",
     "pointer": "SELECT offset, created, updated FROM {keyspace}.pointer2 WHERE {of_pointer}",
     "pointers": "SELECT topic, partition, offset, created, updated FROM {keyspace}.pointer2",
     "create_pointer": "INSERT INTO {keyspace}.pointer2 (topic, partition, offset, created, updated) "
-    "VALUES (?, ?, ?, ?, ?)",
-    "move_pointer": "UPDATE {keyspace}.pointer2 SET offset = ?, updated = ? WHERE {of_pointer}",
+    "VALUES (?, ?, ?, ?, ?) IF NOT EXISTS",
+    "move_pointer": "UPDATE {keyspace}.pointer2 SET offset = ?, updated = ? WHERE {of_pointer} IF offset < ?",
     "topics": "SELECT DISTINCT topic, partition FROM {keyspace}.pointer2",
     "latest_snapshot": "SELECT {snapshot} FROM {keyspace}.snapshot "
     "WHERE {of_snapshots} AND record_id = ? AND seq_nr <= ? LIMIT 1",
@@ -97,7 +102,7 @@ class CassandraTables:
 
     # --- rows in ------------------------------------------------------------------------------------------------------
 
-    def put_head(self, key: JournalKey, segment: int, head: HeadRow) -> Statement:
+    def put_head(self, key: JournalKey, segment: int, head: HeadRow, *, at_us: int) -> Statement:
         """All columns of a head row; what it has not becomes null."""
         expiry = head.expiry
         created_date = datetime.fromtimestamp(head.created_ms / 1_000, UTC).date()
@@ -118,9 +123,10 @@ class CassandraTables:
             head.record_id,
             head.origin,
             properties_column(is_reset=head.is_reset),
+            at_us,
         )
 
-    def put_rows(self, key: JournalKey, step: WriteRows) -> Iterator[Statement]:
+    def put_rows(self, key: JournalKey, step: WriteRows, *, at_us: int) -> Iterator[Statement]:
         """Rows as batches, each of one partition of the table: a batch is there whole, or not."""
         batch: list[Statement] = []
         batch_bytes, batch_segment = 0, None
@@ -132,13 +138,15 @@ class CassandraTables:
             if batch and (is_full or segment != batch_segment):
                 yield _batch_of(batch)
                 batch, batch_bytes = [], 0
-            batch.append(self._put_event(key, segment, row, columns))
+            batch.append(self._put_event(key, segment, row, columns, at_us=at_us))
             batch_bytes += row_bytes
             batch_segment = segment
         if batch:
             yield _batch_of(batch)
 
-    def _put_event(self, key: JournalKey, segment: int, row: EventRow, payload: PayloadColumns) -> Statement:
+    def _put_event(
+        self, key: JournalKey, segment: int, row: EventRow, payload: PayloadColumns, *, at_us: int
+    ) -> Statement:
         """What is null is not written, for it would be a mark of deletion in each row that is read.
 
         But for the life and the kind of payload: they say what a row is, in place of one of another life that was left
@@ -162,14 +170,17 @@ class CassandraTables:
             _written(payload.text),
             _written(payload.content),
             _written(dict(row.headers) or None),
+            at_us,
         )
 
-    def drop_segment(self, key: JournalKey, segment: int, segment_size: int, deleted: SeqRange) -> Statement:
+    def drop_segment(
+        self, key: JournalKey, segment: int, segment_size: int, deleted: SeqRange, *, at_us: int
+    ) -> Statement:
         """The rows of a range in one segment: all of it at once, where the range holds it."""
         first, last = segment * segment_size + 1, (segment + 1) * segment_size
         if deleted.first <= first and last <= deleted.last:
-            return self.bound("drop_segment", key.id, key.topic, segment)
-        return self.bound("drop_events", key.id, key.topic, segment, deleted.first, deleted.last)
+            return self.bound("drop_segment", at_us, key.id, key.topic, segment)
+        return self.bound("drop_events", at_us, key.id, key.topic, segment, deleted.first, deleted.last)
 
     def put_snapshot(self, key: JournalKey, snapshot: SnapshotRow) -> Statement:
         """All columns of a snapshot."""

@@ -1,0 +1,65 @@
+"""Journals that were written and replicated into a SQLite file, for jobs that look after it; and what is in it."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+
+from exactlog.client.adapters import connect
+from exactlog.client.ports import LATEST
+from exactlog.core.model.ids import TopicPartition
+from exactlog.journal import Journals, JournalSettings
+from exactlog.journal.stores.store_url import journal_store
+from tests.unit.journal.replicating import pointer_at, replicating
+
+NO_CACHE = JournalSettings(head_cache=False)
+TABLES = ("metajournal", "journal", "pointer2", "snapshot", "setting")
+
+
+def write_journals(broker, store, write):
+    """Lets `write(journals)` write."""
+
+    async def run():
+        async with Journals.open(f"kafka://{broker.bootstrap_servers}", store=store, settings=NO_CACHE) as journals:
+            await write(journals)
+
+    asyncio.run(run())
+
+
+def replicate(broker, store, topic):
+    """Replicates a topic into a store, as far as it has come."""
+
+    async def run():
+        url = f"kafka://{broker.bootstrap_servers}"
+        async with connect(url) as client, journal_store(store) as opened, replicating(url, opened, topic):
+            count = await client.partition_count(topic)
+            places = [TopicPartition(topic, partition) for partition in range(count)]
+            ends = await client.list_offsets(dict.fromkeys(places, LATEST))
+            for place in places:
+                if ends[place].offset:
+                    await pointer_at(opened, topic, ends[place].offset - 1, partition=place.partition)
+
+    asyncio.run(run())
+
+
+def rows_in(path):
+    """All rows of all tables."""
+    with closing(sqlite3.connect(path)) as connection:
+        return {table: sorted(connection.execute(f"SELECT * FROM {table}"), key=repr) for table in TABLES}
+
+
+def ids_in(path):
+    """The ids of the journals that there are."""
+    return {row[1] for row in rows_in(path)["metajournal"]}
+
+
+def log_ends(broker, topic):
+    """The end of each partition."""
+
+    async def run():
+        async with connect(f"kafka://{broker.bootstrap_servers}") as client:
+            count = await client.partition_count(topic)
+            places = [TopicPartition(topic, partition) for partition in range(count)]
+            found = await client.list_offsets(dict.fromkeys(places, LATEST))
+            return [found[place].offset for place in places]
+
+    return asyncio.run(run())
