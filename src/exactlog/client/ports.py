@@ -10,7 +10,7 @@ Every operation retries what may succeed later, within `ClientSettings.deadline_
     DecodeError        an answer or a batch that is not what it claims to be; a `DamagedBatchError` says where
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, Protocol, Self
 from uuid import UUID
@@ -381,6 +381,7 @@ class Consumer(Protocol):
         include_control: bool = False,
         settings: MemberSettings | None = None,
         before_commit: Callable[[], None] = lambda: None,
+        find_start: Callable[[TopicPartition], Awaitable[Offset]] | None = None,
     ) -> "GroupConsumer":
         """A member of a group that shares a topic, by the assignor `range`, with members of any make.
 
@@ -393,6 +394,8 @@ class Consumer(Protocol):
             include_control: as for `consume`.
             settings: None: as Kafka's consumer.
             before_commit: called before each commit; what it raises prevents the commit.
+            find_start: asked for each partition as it is given to the member: where to begin, whatever the group has
+                committed. For those who keep their progress elsewhere.
         """
 
 

@@ -1,5 +1,7 @@
 """Journals whose replication stands still because of one record, while all others go on."""
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from exactlog.core.model.ids import TopicPartition
@@ -66,6 +68,6 @@ class ParkingLot:
         key: str | int = offset if key_id is None else key_id
         return self._parked.setdefault(key, parked)
 
-    def clear(self) -> None:
-        """The partition is read again from its pointer: what cannot be replicated is found again."""
-        self._parked.clear()
+    def restore(self, parked: Iterable[ParkedRecord] = ()) -> None:
+        """Nothing is parked but these records: where a partition is read again, the rest is found again."""
+        self._parked = {record.offset if record.key_id is None else record.key_id: record for record in parked}

@@ -1,10 +1,15 @@
-"""Replicating one partition: polls of records go into the store, the journals beside each other, the pointer last."""
+"""Replicating one partition: polls of records go into the store, the journals beside each other, the pointer last.
+
+`ActionApplier` writes what it is given; where that comes from is no concern of it: the replicator in this process and
+the tasks of one on Spark have it in common. `PartitionReplicator` knows the log besides, and reads from it what it was
+not given.
+"""
 
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Final, Protocol
 
 from exactlog.core.journal.actions import ActionRecord
 from exactlog.core.journal.batch_optimizer import optimize_actions
@@ -15,8 +20,7 @@ from exactlog.core.model.clock import Clock
 from exactlog.core.model.errors import DecodeError, ExactlogError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.record.record_format import Record
-from exactlog.journal.action_log import ActionLog
-from exactlog.journal.parking import ParkingLot
+from exactlog.journal.parking import ParkedRecord, ParkingLot
 from exactlog.journal.replication_metrics import ReplicationMetrics
 from exactlog.journal.store_ports import PartitionJournal
 
@@ -28,74 +32,62 @@ GAP_RECORDS_MAX: Final = 5_000
 """Records of a gap that are applied together."""
 
 
-class PartitionReplicator:
-    """One partition. What it was given before, or is in the store already, it passes over."""
+class PartitionLog(Protocol):
+    """The log of a partition, for whoever was not given all of it."""
+
+    async def start(self, place: TopicPartition) -> int:
+        """The first offset that is left."""
+
+    def records(self, place: TopicPartition, stretch: Stretch) -> AsyncIterator[Record]:
+        """The committed records of a stretch that is there. Raises `HeadLost`, `Retriable`."""
+
+
+class ActionApplier:
+    """What records of one partition say, carried out in a store: each journal in its order, what cannot be is parked.
+
+    Args:
+        place: the partition.
+        journal: the store, for this partition.
+        clock: for the times in the store.
+        metrics: what is counted.
+
+    Attributes:
+        parking: what is parked, and what may be passed over.
+    """
 
     def __init__(
-        self,
-        place: TopicPartition,
-        journal: PartitionJournal,
-        log: ActionLog,
-        clock: Clock,
-        metrics: ReplicationMetrics,
+        self, place: TopicPartition, journal: PartitionJournal, clock: Clock, metrics: ReplicationMetrics
     ) -> None:
         self.place = place
         self.parking = ParkingLot(place)
         self._journal = journal
-        self._log = log
         self._clock = clock
         self._metrics = metrics
-        self._is_open = False
         self._pointer: int | None = None
         self._position = 0
 
-    async def apply(self, records: Sequence[Record]) -> None:
-        """Replicate what was read of the partition, in the order of the log.
+    @property
+    def pointer(self) -> int | None:
+        """Up to which offset the partition is replicated, as far as it is known here; None: nothing is."""
+        return self._pointer
 
-        Where it does not follow what came before (another replicator had the partition meanwhile, or the group has
-        committed more than the store has), what lies between is read from the log first.
+    @property
+    def position(self) -> int:
+        """Everything before this offset has been seen to: it is in the store, or waits."""
+        return self._position
 
-        Raises:
-            Retriable: the store cannot be written to; the same records may be given again.
-            HeadLost: what lies between is gone.
-        """
-        first, last = records[0].offset, records[-1].offset
-        if last < self._position:
-            return
-        if not self._is_open or first > self._position:
-            await self._open(before=first)
-        await self._apply([record for record in records if record.offset >= self._position])
-        await self._move_to(last + 1)
-
-    async def skip(self, offset: int) -> None:
-        """Pass over a record that is parked, and replicate what waited behind it."""
-        self.parking.skip(offset)
-        if self._is_open:
-            await self._open(before=self._position)
-
-    # --- where it stands ----------------------------------------------------------------------------------------------
-
-    async def _open(self, *, before: int) -> None:
-        """Go on from the pointer of the store: it is the truth, whatever the group has committed."""
+    async def read_pointer(self) -> int | None:
+        """The pointer as it stands in the store. It is the truth, whatever anybody else says."""
         pointer = await self._journal.pointer()
         self._pointer = None if pointer is None else pointer.offset
-        self._position = await self._log.start(self.place) if pointer is None else pointer.offset + 1
-        if pointer is None and self._position > 0:
-            _log.warning("%s: the first %d offsets are gone, and were never replicated", self.place, self._position)
-        self.parking.clear()
-        self._is_open = True
-        if self._position >= before:
-            return
-        gap: list[Record] = []
-        async for record in self._log.records(self.place, Stretch(self._position, before)):
-            gap.append(record)
-            if len(gap) == GAP_RECORDS_MAX:
-                await self._apply(gap)
-                gap.clear()
-        await self._apply(gap)
-        await self._move_to(before)
+        return self._pointer
 
-    async def _move_to(self, position: int) -> None:
+    def stand_at(self, position: int, parked: Iterable[ParkedRecord] = ()) -> None:
+        """All before this offset has been seen to; of that, these records are parked."""
+        self._position = position
+        self.parking.restore(parked)
+
+    async def move_to(self, position: int) -> None:
         """All before this offset is done: the pointer goes there, or to before the first record that is parked."""
         self._position = max(self._position, position)
         first_parked = self.parking.first_offset
@@ -111,10 +103,18 @@ class PartitionReplicator:
 
     # --- the journals -------------------------------------------------------------------------------------------------
 
-    async def _apply(self, records: Sequence[Record]) -> None:
+    async def apply(self, records: Sequence[Record]) -> None:
+        """Carry out what records say, in the order of the log; the pointer stays, but where a purge needs it moved.
+
+        Those before `position` are passed over. Nothing committed may be missing between them and what came before.
+
+        Raises:
+            Retriable: the store cannot be written to; the same records may be given again.
+        """
+        records = [record for record in records if record.offset >= self._position]
         for stretch in cut_at_purges(self._decoded(records)):
             if any(map(is_on_terms, stretch)):
-                await self._move_to(stretch[0].offset)  # what is before it never comes again
+                await self.move_to(stretch[0].offset)  # what is before it never comes again
             await self._apply_stretch(stretch)
         self._metrics.records.inc(len(records))
 
@@ -193,6 +193,80 @@ class PartitionReplicator:
         parked = self.parking.park(key_id, offset, reason)
         if parked.offset == offset:
             _log.error("%s offset %d, journal %s: parked: %s", self.place, offset, key_id, reason)
+
+
+class PartitionReplicator:
+    """One partition. What it was given before, or is in the store already, it passes over."""
+
+    def __init__(
+        self,
+        place: TopicPartition,
+        journal: PartitionJournal,
+        log: PartitionLog,
+        clock: Clock,
+        metrics: ReplicationMetrics,
+    ) -> None:
+        self.place = place
+        self._applier = ActionApplier(place, journal, clock, metrics)
+        self._log = log
+        self._is_open = False
+
+    @property
+    def parking(self) -> ParkingLot:
+        """What is parked, and what may be passed over."""
+        return self._applier.parking
+
+    @property
+    def pointer(self) -> int | None:
+        """Up to which offset the partition is replicated, as far as it is known here; None: nothing is."""
+        return self._applier.pointer
+
+    async def apply(self, records: Sequence[Record]) -> None:
+        """Replicate what was read of the partition, in the order of the log.
+
+        Where it does not follow what came before (another replicator had the partition meanwhile, or the group has
+        committed more than the store has), what lies between is read from the log first.
+
+        Raises:
+            Retriable: the store cannot be written to; the same records may be given again.
+            HeadLost: what lies between is gone.
+        """
+        first, last = records[0].offset, records[-1].offset
+        if last < self._applier.position:
+            return
+        if not self._is_open or first > self._applier.position:
+            await self.catch_up(first)
+        await self._applier.apply(records)
+        await self._applier.move_to(last + 1)
+
+    async def skip(self, offset: int) -> None:
+        """Pass over a record that is parked, and replicate what waited behind it."""
+        self.parking.skip(offset)
+        if self._is_open:
+            await self.catch_up(self._applier.position)
+
+    async def catch_up(self, before: int) -> None:
+        """Go on from the pointer of the store, whatever the group has committed, and read from the log up to an offset.
+
+        Raises:
+            Retriable, HeadLost: as `apply`.
+        """
+        pointer = await self._applier.read_pointer()
+        position = await self._log.start(self.place) if pointer is None else pointer + 1
+        if pointer is None and position > 0:
+            _log.warning("%s: the first %d offsets are gone, and were never replicated", self.place, position)
+        self._applier.stand_at(position)
+        self._is_open = True
+        if position >= before:
+            return
+        gap: list[Record] = []
+        async for record in self._log.records(self.place, Stretch(position, before)):
+            gap.append(record)
+            if len(gap) == GAP_RECORDS_MAX:
+                await self._applier.apply(gap)
+                gap.clear()
+        await self._applier.apply(gap)
+        await self._applier.move_to(before)
 
 
 def _key_id(record: Record) -> str | None:

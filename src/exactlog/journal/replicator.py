@@ -10,7 +10,6 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection
-from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -18,7 +17,7 @@ from msgspec import Struct
 from exactlog.client.groups import MemberSettings
 from exactlog.client.ports import Client, ConsumedRecord, GroupConsumer
 from exactlog.core.model.clock import Clock
-from exactlog.core.model.errors import ExactlogError, KafkaError, NotFoundError
+from exactlog.core.model.errors import ExactlogError, NotFoundError
 from exactlog.core.model.ids import Offset, TopicPartition
 from exactlog.core.model.isolation_level import IsolationLevel
 from exactlog.core.record.record_format import Record
@@ -190,9 +189,10 @@ class _TopicReplicator:
             polls = self._shared.metrics.polls.value
             try:
                 async with self._shared.brokers() as client:
-                    await self._return_to_the_store(client)
                     await self._run_as_member(client)
             except ExactlogError as error:
+                if _is_cancelled():  # what went wrong on the way out has taken the place of the cancellation
+                    raise asyncio.CancelledError from error
                 _log.warning("topic %s: replication begins anew: %s", self._topic, error)
             self._shared.metrics.restarts.inc()
             self._partitions.clear()
@@ -202,18 +202,10 @@ class _TopicReplicator:
             await asyncio.sleep(backoff_ms * random.uniform(0.5, 1) / 1000)  # noqa: S311  jitter
             backoff_ms = min(backoff_ms * 2, self._settings.backoff_ms_max)
 
-    async def _return_to_the_store(self, client: Client) -> None:
-        """A group that has committed more than the store has (another store, one put back) begins where that ends."""
-        committed = await client.list_committed_offsets(self._group)
-        behind: dict[TopicPartition, Offset] = {}
-        for place, at in committed.items():
-            pointer = await self._shared.store.topic(place.topic).partition(place.partition).pointer()
-            next_offset = 0 if pointer is None else pointer.offset + 1
-            if place.topic == self._topic and next_offset < at.offset:
-                behind[place] = Offset(next_offset)
-        if behind:
-            with suppress(KafkaError):  # it has members, which know the store
-                await client.commit_offsets(self._group, behind)
+    async def _find_start(self, place: TopicPartition) -> Offset:
+        """Behind what the store has: the group may have committed more, also while another member died."""
+        pointer = await self._shared.store.topic(place.topic).partition(place.partition).pointer()
+        return Offset(0 if pointer is None else pointer.offset + 1)
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -228,6 +220,7 @@ class _TopicReplicator:
             include_control=True,
             settings=self._settings.member,
             before_commit=self._before_commit,
+            find_start=self._find_start,
         )
         async with consumer:
             while True:
@@ -308,6 +301,11 @@ class _TopicReplicator:
                 partition.parking.skip(offset)
             self._partitions[place] = partition
         return partition
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _next(records: AsyncIterator[ConsumedRecord]) -> ConsumedRecord:

@@ -81,6 +81,19 @@ async def test_starts_are_for_partitions_of_which_the_group_has_no_offset():
         assert sorted(await read(client, starts=dict.fromkeys(PLACES, 1))) == [b"02", b"11", b"12"]
 
 
+async def test_who_keeps_progress_elsewhere_begins_there_in_each_partition_it_is_given():
+    cluster = cluster_with()
+    cluster.group.committed = {PLACES[0]: 3, PLACES[1]: 0}  # a member before it had read more of one than it had done
+    done = {PLACES[0]: 1, PLACES[1]: 2}
+
+    async def find_start(place):
+        return done[place]
+
+    async with running(cluster) as client:
+        assert sorted(await read(client, find_start=find_start)) == [b"01", b"02", b"12"]
+    assert cluster.group.committed == ENDS
+
+
 async def test_offsets_whose_records_are_gone_are_passed_over_with_a_warning(caplog):
     cluster = cluster_with()
     cluster.group.committed = {PLACES[0]: 1, PLACES[1]: 3}

@@ -9,7 +9,9 @@ from exactlog.client.adapters import connect
 from exactlog.client.groups import MemberSettings
 from exactlog.core.journal.keys import SEQ_NR_MAX, JournalKey, SeqRange
 from exactlog.core.model.ids import Offset, TopicPartition
+from exactlog.journal import Journals
 from exactlog.journal.stores.memory_store import MemoryJournalStore
+from exactlog.testing import Broker
 from tests.unit.journal.replicating import QUICK, pointer_at, replicating, until
 
 EAGER = replace(QUICK, member=MemberSettings(heartbeat_interval_ms=50, session_timeout_ms=6_000, commit_interval_ms=50))
@@ -82,3 +84,15 @@ async def test_a_group_that_ran_ahead_of_a_program_that_died_in_a_poll_goes_back
         async with replicating(log_url, store, topic):
             await pointer_at(store, topic, last.offset)
     assert await seq_nrs(store, topic, "order-7") == [1, 2, 3]
+
+
+@pytest.mark.slow  # the client's own patience
+async def test_a_replicator_is_closed_although_its_broker_is_gone(store, tmp_path):
+    with Broker(tmp_path) as own:
+        own.create_topic("orders")
+        url = f"kafka://{own.bootstrap_servers}"
+        async with replicating(url, store, "orders"):
+            async with Journals.open(url, store=store) as journals:
+                told = await journals["orders", "order-7"].append(["x"])
+            await pointer_at(store, "orders", told.offset)
+            await asyncio.to_thread(own.kill)

@@ -1,7 +1,7 @@
 """The client of the wire adapter: one cluster, and the ports on it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Self
 
 from exactlog.client.groups import MemberSettings
@@ -127,6 +127,7 @@ class WireClient:
         include_control: bool = False,
         settings: MemberSettings | None = None,
         before_commit: Callable[[], None] = lambda: None,
+        find_start: Callable[[TopicPartition], Awaitable[Offset]] | None = None,
     ) -> WireGroupConsumer:
         """See `Client`."""
         member = settings or MemberSettings()
@@ -144,4 +145,5 @@ class WireClient:
             include_control=include_control,
             commit_interval_ms=member.commit_interval_ms,
             before_commit=before_commit,
+            find_start=find_start,
         )

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Self
 
 from exactlog.client.ports import EARLIEST, ClientSettings, ConsumedRecord, IsolationLevel
@@ -31,6 +31,7 @@ class WireGroupConsumer:
         include_control: bool,
         commit_interval_ms: int,
         before_commit: Callable[[], None],
+        find_start: Callable[[TopicPartition], Awaitable[Offset]] | None,
     ) -> None:
         self._cluster = cluster
         self._admin = admin
@@ -42,6 +43,7 @@ class WireGroupConsumer:
         self._include_control = include_control
         self._commit_interval_s = commit_interval_ms / 1000
         self._before_commit = before_commit
+        self._find_start = find_start
         self._reading: Reading | None = None
         self._committed: dict[TopicPartition, Offset] = {}
         self._last: ConsumedRecord | None = None
@@ -87,12 +89,18 @@ class WireGroupConsumer:
         )
 
     async def _find_starts(self, places: list[TopicPartition]) -> dict[TopicPartition, Offset]:
-        """Where to read on: at what was committed, or at a start; not before the first record there still is."""
+        """Where to read on: at what was committed, or at a start; not before the first record there still is.
+
+        Who keeps progress elsewhere says where.
+        """
         earliest = await self._admin.list_offsets(dict.fromkeys(places, EARLIEST)) if places else {}
         starts: dict[TopicPartition, Offset] = {}
         for place in places:
             oldest = earliest[place].offset or Offset(0)
             committed = self._committed.get(place)
+            if self._find_start is not None:
+                starts[place] = max(await self._find_start(place), oldest)
+                continue
             starts[place] = max(self._starts.get(place, oldest) if committed is None else committed, oldest)
             if committed is not None and committed < oldest:
                 _log.warning(

@@ -1,0 +1,135 @@
+"""Journals that Spark replicates from Apache Kafka, by its own source and by ours, and into Apache Cassandra."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from exactlog.core.journal.rows import SEGMENT_SIZE_DEFAULT
+from exactlog.journal.stores.store_url import journal_store
+from exactlog.pipeline import ReplicationSettings, replicate_journals
+from exactlog.testing import Broker
+from tests.peers.apache_cassandra import ApacheCassandra, cassandra_jars
+from tests.peers.apache_kafka import ApacheKafka, kafka_jars
+from tests.peers.gate import skip_without_peer
+from tests.peers.spark_cluster import SparkCluster, python_without, spark_home
+from tests.peers.spark_jars import spark_jars
+from tests.peers.toolchain import PROJECT
+from tests.support.journal_streams import (
+    SEGMENT_SIZE,
+    RandomWriters,
+    StandingClock,
+    contents_of,
+    create_topic,
+    replicate_embedded,
+    stored,
+    write_actions,
+)
+from tests.support.spark_programs import SparkProgram
+
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
+
+TOPIC = "orders"
+PARTITIONS = 2
+PROGRAM = "tests.support.journal_replication_program"
+PROGRAM_SECONDS = 400
+
+
+@pytest.fixture(params=["exactlog", "Apache Kafka"])
+def broker(request):
+    if request.param == "exactlog":
+        with Broker() as running:
+            yield running
+        return
+    with skip_without_peer():
+        kafka_jars()
+    with ApacheKafka() as running:
+        yield running
+
+
+def test_a_broker_of_any_make_is_replicated_by_either_source(broker, tmp_path):
+    """Spark's own source gives no markers and no ids of topics; pointers pass the ends of transactions too."""
+    with skip_without_peer():
+        jars = [str(jar) for jar in spark_jars()]
+    create_topic(broker, TOPIC, PARTITIONS)
+    writers = RandomWriters("peers", TOPIC, PARTITIONS)
+
+    def run(connector):
+        where = {"bootstrap": broker.bootstrap_servers, "topic_prefixes": [TOPIC]}
+        name = str(tmp_path / connector)
+        return {"connector": connector, "store": f"sqlite:{name}.db", "checkpoint": f"{name} checkpoint", **where}
+
+    for _ in range(2):
+        write_actions(broker, writers, 200)
+        order = {"jars": jars, "runs": [run("kafka"), run("exactlog")]}
+        with SparkProgram(PROGRAM, order, output=tmp_path / "driver.log") as program:
+            assert program.wait(PROGRAM_SECONDS) == 0, (tmp_path / "driver.log").read_text()[-3_000:]
+    (tmp_path / "embedded.db").unlink(missing_ok=True)
+    replicate_embedded(broker, tmp_path / "embedded.db", TOPIC)
+
+    assert [told["report"]["lag"] for told in program.told() if told["event"] == "done"] == [0] * 4
+    assert stored(tmp_path / "kafka.db") == stored(tmp_path / "embedded.db")
+    assert stored(tmp_path / "exactlog.db") == stored(tmp_path / "embedded.db")
+
+
+@pytest.mark.long
+def test_a_cluster_replicates_into_apache_cassandra_by_the_wheel_alone(tmp_path):
+    with skip_without_peer():
+        cassandra_jars()
+        cluster = SparkCluster(tmp_path)
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    subprocess.run([*build, tmp_path, PROJECT], check=True)
+    (wheel,) = tmp_path.glob("exactlog-*-py3-none-any.whl")
+    python, home = python_without("exactlog", tmp_path / "machine"), spark_home()
+    with cluster, ApacheCassandra() as node, Broker() as broker:
+        broker.create_topic(TOPIC, partitions=PARTITIONS)
+        write_actions(broker, RandomWriters("cluster", TOPIC, PARTITIONS), 150)
+        store = f"cassandra://127.0.0.1:{node.port}/journal"
+        submit = [home / "bin" / "spark-submit", "--master", cluster.url, "--py-files", wheel]
+        job = [PROJECT / "src/exactlog/cli/spark_submit.py", "replicate-journal", "-b", broker.bootstrap_servers]
+        done = subprocess.run(
+            [*submit, "--executor-memory", "512m", *job, "-s", store, "--checkpoint", tmp_path / "checkpoint"],
+            env={**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            timeout=PROGRAM_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        replicate_embedded(broker, tmp_path / "embedded.db", TOPIC, segment_size=SEGMENT_SIZE_DEFAULT)
+        found = asyncio.run(contents_of(journal_store(store), TOPIC))
+
+    assert json.loads(done.stdout.splitlines()[-1])["lag"] == 0  # `spark-submit` prints both outputs as one
+    wanted = asyncio.run(contents_of(journal_store(f"sqlite:{tmp_path}/embedded.db"), TOPIC))
+    assert found["rows"] == wanted["rows"]
+    assert {key_id: head.state for key_id, head in found["heads"].items()} == {
+        key_id: head.state for key_id, head in wanted["heads"].items()
+    }
+
+
+def test_what_comes_into_apache_cassandra_is_what_comes_into_a_file(spark, tmp_path):
+    with skip_without_peer():
+        cassandra_jars()
+    with ApacheCassandra() as node, Broker() as broker:
+        broker.create_topic(TOPIC, partitions=PARTITIONS)
+        writers = RandomWriters("cassandra", TOPIC, PARTITIONS)
+        store = f"cassandra://127.0.0.1:{node.port}/journal"
+        settings = ReplicationSettings(bytes_per_batch=8_000, clock=StandingClock(), segment_size=SEGMENT_SIZE)
+        for _ in range(2):
+            write_actions(broker, writers, 150)
+            report = replicate_journals(
+                spark,
+                path=broker.data_dir,
+                store=store,
+                checkpoint=tmp_path / "checkpoint",
+                settings=settings,
+            )
+        replicate_embedded(broker, tmp_path / "embedded.db", TOPIC)
+        found = asyncio.run(contents_of(journal_store(store), TOPIC))
+
+    assert report.lag == 0
+    assert found == asyncio.run(contents_of(journal_store(f"sqlite:{tmp_path}/embedded.db"), TOPIC))
+    assert len(found["heads"]) > 4
