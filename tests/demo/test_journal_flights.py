@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.demo.running import run_demo
+from tests.peers.gate import in_ci
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -14,5 +15,6 @@ def test_every_aircraft_is_told_alike_with_and_without_its_store(tmp_path: Path)
 
     assert (shown["journals"], shown["events"], shown["expired"]) == (4_043, 334_264, 1)
     assert shown["answers_compared"] > 0
+    assert shown["replicated_by_spark_events_per_second"] or not in_ci()
     assert "expected its last event to be 575, but its last event is 576" in told
     assert list(tmp_path.iterdir()) == []
