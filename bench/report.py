@@ -26,6 +26,7 @@ class Table(StrEnum):
     TRANSACTIONS = "make bench-transactions ARGS=--markdown"
     PIPELINE = "make bench-pipeline ARGS=--markdown"
     WAL = "make bench-wal ARGS=--markdown"
+    JOURNAL = "make bench-journal ARGS=--markdown"
 
     @property
     def begin(self) -> str:
