@@ -24,8 +24,8 @@ def answer(batches, which=0, at=0, change=b""):
     return b"".join(found)
 
 
-def offsets(records, from_offset=10, end=19):
-    found = placed_headers(records, place=PLACE, from_offset=from_offset, end=end)
+def offsets(records, from_offset=10, end=19, *, is_end_newer=True):
+    found = placed_headers(records, place=PLACE, from_offset=from_offset, end=end, is_end_newer=is_end_newer)
     return [header.base_offset for _, header in found]
 
 
@@ -40,6 +40,21 @@ def test_offsets_may_be_left_out_between_batches(batches):
 
 def test_a_last_batch_may_be_cut_short(batches):
     assert offsets(answer(batches)[:-1]) == [10, 13]
+
+
+@pytest.mark.parametrize("end", [10, 12, 13, 15, 16])
+def test_what_was_committed_since_the_high_watermark_was_looked_at_is_left_for_the_next_answer(batches, end):
+    taken = offsets(answer(batches), end=end, is_end_newer=False)
+
+    assert taken == [offset for offset in (10, 13, 16) if offset + 3 <= end]
+
+
+def test_what_lies_beyond_a_newer_high_watermark_is_damaged(batches):
+    records = answer(batches, 2, BASE, (1_000).to_bytes(8, "big"))
+
+    assert offsets(records) == [10, 13]  # as if it had been committed since
+    with pytest.raises(DamagedBatchError, match=r"offset 16 says that it is that of .* 1000 to"):
+        offsets(records[len(batches[0]) + len(batches[1]) :], 16)
 
 
 @pytest.mark.parametrize("base_offset", [0, 12, 14, 1_000])

@@ -92,6 +92,7 @@ class Reading:
         self._isolation = isolation
         self._include_control = include_control
         self._failing_since: dict[TopicPartition, float] = {}
+        self._asked_at: dict[TopicPartition, Offset] = {}
 
     @property
     def places(self) -> list[TopicPartition]:
@@ -116,6 +117,7 @@ class Reading:
             isolation=self._isolation,
             include_control=self._include_control,
             end=_high_watermark(fetched),
+            is_end_newer=self._has_seen_beyond(place, fetched),
         ):
             try:
                 for record in records:
@@ -151,6 +153,7 @@ class Reading:
             isolation=self._isolation,
             include_control=self._include_control,
             end=_high_watermark(fetched),
+            is_end_newer=self._has_seen_beyond(place, fetched),
         ):
             behind = batch.header.next_offset if end is None else min(batch.header.next_offset, end)
             is_reached = end is None or batch.header.base_offset < end
@@ -159,6 +162,17 @@ class Reading:
             self.positions[place] = max(self.positions[place], behind)
             if self.positions[place] == end:
                 return
+
+    def _has_seen_beyond(self, place: TopicPartition, fetched: PartitionData) -> bool:
+        """Whether an answer before this one had records from the same offset on, and none could be taken.
+
+        What it had was committed by then, so the high watermark of this answer is not older.
+        """
+        position = self.positions[place]
+        was_asked = self._asked_at.get(place) == position
+        if fetched.records:
+            self._asked_at[place] = position
+        return was_asked
 
     def _looked_until(self, fetched: PartitionData) -> int:
         """The exclusive end of what the broker could have answered with."""

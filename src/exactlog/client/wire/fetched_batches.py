@@ -61,6 +61,7 @@ def visible_batches(
     isolation: IsolationLevel,
     include_control: bool = False,
     end: Offset | None = None,
+    is_end_newer: bool = True,
 ) -> Iterator[tuple[BatchHeader, Iterable[Record]]]:
     """Every batch of an answer with those of its records that the reader sees, perhaps none.
 
@@ -74,6 +75,7 @@ def visible_batches(
         isolation=isolation,
         include_control=include_control,
         end=end,
+        is_end_newer=is_end_newer,
     ):
         yield batch.header, _records_from(batch, from_offset) if batch.is_visible else _NOTHING
 
@@ -87,6 +89,7 @@ def judged_batches(
     isolation: IsolationLevel,
     include_control: bool = False,
     end: Offset | None = None,
+    is_end_newer: bool = True,
 ) -> Iterator[FetchedBatch]:
     """Every batch of an answer, and whether the reader sees what is in it.
 
@@ -101,14 +104,16 @@ def judged_batches(
         from_offset: where the reader stands, for messages.
         isolation: of the reader.
         include_control: whether control records are seen.
-        end: the high watermark, as fetched with them: no batch reaches beyond; None: not known.
+        end: the high watermark, as fetched with them; None: not known.
+        is_end_newer: whether no batch can lie beyond it; see `placed_headers`.
 
     Raises:
         DamagedBatchError: a batch is damaged, or not one is whole.
     """
     to_come = deque(sorted(aborted_transactions, key=lambda aborted: aborted.first_offset))
     aborted_producers: set[int] = set()
-    for position, header in placed_headers(records, place=place, from_offset=from_offset, end=end):
+    placed = placed_headers(records, place=place, from_offset=from_offset, end=end, is_end_newer=is_end_newer)
+    for position, header in placed:
         if not crc_is_valid(records, position):
             raise DamagedBatchError(
                 f"{place}: the batch at offset {header.base_offset} fails its checksum",

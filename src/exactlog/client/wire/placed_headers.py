@@ -13,7 +13,7 @@ Placed = tuple[int, BatchHeader]
 
 
 def placed_headers(
-    records: Buffer, *, place: TopicPartition, from_offset: Offset, end: Offset | None
+    records: Buffer, *, place: TopicPartition, from_offset: Offset, end: Offset | None, is_end_newer: bool = True
 ) -> Iterator[Placed]:
     """Position and header of each batch of an answer; the last one may be cut short.
 
@@ -25,6 +25,9 @@ def placed_headers(
         place: for messages.
         from_offset: what was asked for.
         end: no batch reaches beyond; None: not known.
+        is_end_newer: whether that is certain for the first batch, which was there before `end` was told. Apache Kafka
+            looks at its high watermark before it reads: what was committed in between lies beyond it. Where it is not
+            certain, the answer ends before such a batch.
 
     Raises:
         DamagedBatchError: one lies where it cannot lie, or is none; or not one is whole.
@@ -41,7 +44,11 @@ def placed_headers(
             and isinstance(following, tuple)
             and following[1].base_offset < header.next_offset
         )
-        if not reaches or overlaps or not _is_within(header, end):
+        is_beyond = end is not None and header.next_offset > end
+        is_possible = reaches and not overlaps and header.base_offset >= 0 and header.last_offset_delta >= 0
+        if is_possible and is_beyond and not (is_first and is_end_newer):
+            return
+        if is_beyond or not is_possible:
             raise _damaged(
                 f"{place}: the batch at offset {behind} says that it is that of the offsets from {header.base_offset} "
                 f"to {header.last_offset}",
@@ -82,10 +89,6 @@ def _headers_until_damage(records: Buffer) -> Iterator[Placed | DecodeError | No
         yield error
     else:
         yield None
-
-
-def _is_within(header: BatchHeader, end: Offset | None) -> bool:
-    return header.base_offset >= 0 and header.last_offset_delta >= 0 and (end is None or header.next_offset <= end)
 
 
 def _damaged(message: str, records: Buffer, position: int, *, begin: int) -> DamagedBatchError:
