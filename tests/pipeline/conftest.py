@@ -1,6 +1,7 @@
 """One Spark session for all tests of a worker that need one; they are marked `peer`, for Spark is a JVM."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,3 +22,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield running
     finally:
         running.stop()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the store of journals of this test is, if it has one."""
+    return tmp_path / "journals.db"
+
+
+@pytest.fixture
+def store(path: Path) -> str:
+    """Its URL."""
+    return f"sqlite:{path}"

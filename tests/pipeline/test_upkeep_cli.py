@@ -32,16 +32,6 @@ def broker(tmp_path):
         yield running
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "journals.db"
-
-
-@pytest.fixture
-def store(path):
-    return f"sqlite:{path}"
-
-
 @pytest.fixture(autouse=True)
 def filled(broker, store):
     async def write(journals):

@@ -34,16 +34,6 @@ def broker():
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "journals.db"
-
-
-@pytest.fixture
-def store(path):
-    return f"sqlite:{path}"
-
-
-@pytest.fixture
 def filled(broker, store):
     async def write(journals):
         for number in range(12):

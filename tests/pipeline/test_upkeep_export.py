@@ -42,16 +42,6 @@ def topics(broker, tmp_path):
     return names
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "journals.db"
-
-
-@pytest.fixture
-def store(path):
-    return f"sqlite:{path}"
-
-
 @pytest.fixture(params=["delta", "parquet"])
 def kind(request):
     return request.param

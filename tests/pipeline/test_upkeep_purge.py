@@ -35,16 +35,6 @@ def broker():
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "journals.db"
-
-
-@pytest.fixture
-def store(path):
-    return f"sqlite:{path}"
-
-
-@pytest.fixture
 def purge(spark, broker, store):
     def run(**more):
         given = {"store": store, "bootstrap": broker.bootstrap_servers, "through": SOON, "share_count": 6}

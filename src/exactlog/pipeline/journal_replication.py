@@ -15,12 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from exactlog.core.model.errors import ConfigError, ExactlogError
+from exactlog.core.model.errors import ExactlogError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.journal.parking import ParkedRecord, SkippedRecord
 from exactlog.journal.replication_metrics import ReplicationMetrics
-from exactlog.journal.stores.errors import StoreUrlError
-from exactlog.journal.stores.store_url import journal_store
 from exactlog.pipeline.errors import explain
 from exactlog.pipeline.journal_checkpoint import KAFKA_SOURCE, JournalCheckpoint
 from exactlog.pipeline.journal_driver import JournalDriver, NotBegun, ReplicationSettings
@@ -30,6 +28,7 @@ from exactlog.pipeline.journal_worker import OpenedStore, StoreAddress
 from exactlog.pipeline.official_connector import KAFKA, Connector, require_broker, stream_of
 from exactlog.pipeline.read_options import ReadOptions, parse_read_options
 from exactlog.pipeline.task_writer import check_attempt
+from exactlog.pipeline.upkeep_stores import reachable_url
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -294,33 +293,7 @@ def _checked(spark: "SparkSession", options: ReadOptions, connector: Connector, 
     require_broker(options, connector)
     speculation = str(spark.conf.get("spark.speculation", "false"))
     check_attempt(attempt_number=0, is_speculative=speculation.lower() == "true")
-    return _task_url(store, spark.sparkContext.master or "local")
-
-
-def _task_url(store: str, master: str) -> str:
-    """The URL of a store as tasks may open it, from whatever folder they run in.
-
-    Raises:
-        StoreUrlError: it names no store, or one in the memory of a program.
-        DriverMissingError: the package for Apache Cassandra is not installed.
-        ConfigError: it is a file, and tasks run on other machines.
-    """
-    journal_store(store)  # says what is wrong with it
-    scheme, _, rest = store.partition(":")
-    if scheme == "memory":
-        raise StoreUrlError(
-            "a store in memory: is in one program, where no task reaches it",
-            hint="for example sqlite:journals.db or cassandra://127.0.0.1:9042/journal",
-        )
-    if scheme != "sqlite":
-        return store
-    if not master.startswith("local"):
-        raise ConfigError(
-            f"{store} is a file of one machine, and tasks run on those of {master}",
-            hint="replicate into Apache Cassandra, or run the job with a local master",
-        )
-    name = rest[2:].partition("/")[2] if rest.startswith("//") else rest
-    return f"sqlite:{Path(name).absolute()}"
+    return reachable_url(store, master=spark.sparkContext.master, must_exist=False)
 
 
 def _named(place: TopicPartition) -> str:

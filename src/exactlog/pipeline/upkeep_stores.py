@@ -54,18 +54,19 @@ def shares_of(count: int) -> tuple[Share, ...]:
     return tuple(Share(index, count) for index in range(count))
 
 
-def reachable_url(url: str, *, master: str | None) -> str:
+def reachable_url(url: str, *, master: str | None, must_exist: bool = True) -> str:
     """The url of a store as tasks may open it, from whatever folder they run in.
 
     Args:
         url: of the store.
         master: of the session: whether tasks run on this machine.
+        must_exist: whether a file has to be there; a job of upkeep makes none.
 
     Raises:
         StoreUrlError: it names no store, or one in the memory of a program.
         ConfigError: it is a file, and tasks run on other machines.
         DriverMissingError: the package for Apache Cassandra is not installed.
-        NotFoundError: there is no such file; a job of upkeep makes none.
+        NotFoundError: there is no such file.
     """
     journal_store(url)  # says what is wrong with it
     scheme, _, rest = url.partition(":")
@@ -83,7 +84,7 @@ def reachable_url(url: str, *, master: str | None) -> str:
         )
     named = rest[2:].partition("/")[2] if rest.startswith("//") else rest
     path = Path(named).absolute()
-    if not path.is_file():
+    if must_exist and not path.is_file():
         raise NotFoundError(
             f"there is no store of journals {path}", hint="a replicator makes it: `exactlog journal replicate`"
         )

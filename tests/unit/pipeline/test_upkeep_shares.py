@@ -92,4 +92,6 @@ def test_a_file_that_is_not_there_is_not_made(tmp_path):
     with pytest.raises(NotFoundError, match=r"nosuch\.db"):
         reachable_url(f"sqlite:{tmp_path}/nosuch.db", master="local")
 
+    told = reachable_url(f"sqlite:{tmp_path}/nosuch.db", master="local", must_exist=False)
+    assert told == f"sqlite:{tmp_path}/nosuch.db"
     assert list(tmp_path.iterdir()) == []
