@@ -5,11 +5,15 @@ import pytest
 from exactlog.testing import Broker
 from tests.support.raw_client import RawClient
 
+NO_RETENTION = {"retention.check.interval.ms": 2**31 - 1}
+"""For cases that send records of long ago: once enough time has passed, or a case has moved the clock, retention would
+take them away in the middle of another case."""
+
 
 @pytest.fixture(scope="session")
 def broker():
     """A broker that keeps everything in memory: the cases ask what it answers, and there are many of them."""
-    with Broker(config={"in.memory": True}) as running:
+    with Broker(config={"in.memory": True, **NO_RETENTION}) as running:
         yield running
 
 
@@ -41,9 +45,6 @@ def topic(raw):
 
 @pytest.fixture(scope="session")
 def exactlog_broker():
-    """The plug-in's broker, for cases that move its clock and send records of long ago: retention looks at neither.
-
-    Once a few minutes have been skipped it would take away, in the middle of another case, what is older than a week.
-    """
-    with Broker(config={"retention.check.interval.ms": 2**31 - 1}) as running:
+    """The plug-in's broker, for cases that move its clock."""
+    with Broker(config=NO_RETENTION) as running:
         yield running
