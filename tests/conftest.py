@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.peers import PROJECT
+from tests.peers.apache_cassandra import ApacheCassandra, cassandra_jars
 from tests.peers.apache_kafka import ApacheKafka, kafka_jars
 from tests.peers.gate import in_ci, skip_without_peer
 from tests.peers.go_programs import build_go_program
@@ -116,6 +117,15 @@ def apache_kafka() -> Iterator[ApacheKafka]:
         kafka_jars()
     with ApacheKafka() as broker:
         yield broker
+
+
+@pytest.fixture(scope="module")
+def apache_cassandra() -> Iterator[ApacheCassandra]:
+    """A real Apache Cassandra, for the tests of one file: it takes half a gigabyte. They are marked `peer`."""
+    with skip_without_peer():
+        cassandra_jars()
+    with ApacheCassandra() as node:
+        yield node
 
 
 @pytest.fixture(scope="session")

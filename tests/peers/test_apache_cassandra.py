@@ -33,8 +33,6 @@ from exactlog.testing.journal_store_contract.action_script import (  # noqa: E40
     rows_of,
     seq_nrs,
 )
-from tests.peers.apache_cassandra import ApacheCassandra, cassandra_jars  # noqa: E402
-from tests.peers.gate import skip_without_peer  # noqa: E402
 from tests.support.journal_replication import LOGS, POLLS, CrashingCoroutine, replicate, written  # noqa: E402
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
@@ -44,16 +42,10 @@ keyspaces = (f"journal_{number}" for number in itertools.count(1))
 NOBODY = CassandraPlace(contact_points=(("127.0.0.1", 1),), keyspace="journal")
 
 
-@pytest.fixture(scope="module")
-def node():
-    with skip_without_peer():
-        cassandra_jars()
-    with ApacheCassandra() as node:
-        yield node
-
-
-def place_of(node, keyspace=None, **options):
-    return CassandraPlace(contact_points=(("127.0.0.1", node.port),), keyspace=keyspace or next(keyspaces), **options)
+def place_of(cassandra, keyspace=None, **options):
+    return CassandraPlace(
+        contact_points=(("127.0.0.1", cassandra.port),), keyspace=keyspace or next(keyspaces), **options
+    )
 
 
 class SharedSession:
@@ -70,8 +62,8 @@ class SharedSession:
 
 
 @pytest.fixture(scope="module")
-def session(node):
-    session = asyncio.run(CassandraSession.connect(place_of(node)))
+def session(apache_cassandra):
+    session = asyncio.run(CassandraSession.connect(place_of(apache_cassandra)))
     yield SharedSession(session)
     asyncio.run(session.close())
 
@@ -138,9 +130,9 @@ LIFE = UUID(int=42)
 
 
 @pytest.mark.parametrize("segment", [2656, 56], ids=["of 10,000", "of 100"])
-async def test_a_journal_that_kafka_journal_wrote_is_read_and_gone_on_with(node, segment):
+async def test_a_journal_that_kafka_journal_wrote_is_read_and_gone_on_with(apache_cassandra, segment):
     key = JournalKey("its", "user-42")
-    async with CassandraJournalStore(place_of(node)) as store:
+    async with CassandraJournalStore(place_of(apache_cassandra)) as store:
         names = {"keyspace": store._place.keyspace, "segment": segment, "record_id": LIFE, "expiry": "1d"}
         await store._session.execute_once(ITS_HEAD.format(**names))
         for row in (
@@ -176,9 +168,9 @@ async def test_a_journal_that_kafka_journal_wrote_is_read_and_gone_on_with(node,
         assert await seq_nrs(store, key) == [2, 3, 4, 5]
 
 
-async def test_a_head_row_that_another_hides_does_not_come_to_light_by_a_purge(node):
+async def test_a_head_row_that_another_hides_does_not_come_to_light_by_a_purge(apache_cassandra):
     key = JournalKey("topic", "user-42")
-    async with CassandraJournalStore(place_of(node)) as store:
+    async with CassandraJournalStore(place_of(apache_cassandra)) as store:
         script = ActionScript(key)
         await apply(store, script.append(1))
         hidden = store._tables.put_head(key, 56, await head_of(store, key), at_us=store.now_us())
@@ -191,9 +183,9 @@ async def test_a_head_row_that_another_hides_does_not_come_to_light_by_a_purge(n
         assert [key_id async for key_id in store.ids("topic")] == []
 
 
-async def test_what_kafka_journal_asks_for_is_in_its_columns(node):
+async def test_what_kafka_journal_asks_for_is_in_its_columns(apache_cassandra):
     key = JournalKey("topic", "user-42")
-    async with CassandraJournalStore(place_of(node), segment_size=2) as store:
+    async with CassandraJournalStore(place_of(apache_cassandra), segment_size=2) as store:
         await apply(store, ActionScript(key, partition=1).append(1, 2, 3, expire_after=ExpireAfter.of_ms(86_400_000)))
 
         head = await store._session.execute_once(
@@ -217,14 +209,14 @@ async def versions(store):
     return dict(rows)
 
 
-async def test_a_fresh_keyspace_has_the_newest_version_and_a_free_lock(node):
-    async with CassandraJournalStore(place_of(node)) as store:
+async def test_a_fresh_keyspace_has_the_newest_version_and_a_free_lock(apache_cassandra):
+    async with CassandraJournalStore(place_of(apache_cassandra)) as store:
         assert await versions(store) == {"schema-version": "8", "exactlog-schema-version": "1"}
         assert await store._session.execute_once(f"SELECT id FROM {store._place.keyspace}.locks") == []
 
 
-async def test_stores_that_are_opened_at_once_set_up_one_schema(node):
-    place = place_of(node)
+async def test_stores_that_are_opened_at_once_set_up_one_schema(apache_cassandra):
+    place = place_of(apache_cassandra)
     stores = [CassandraJournalStore(place) for _ in range(3)]
     await asyncio.gather(*(store.__aenter__() for store in stores))
     try:
@@ -250,8 +242,8 @@ OLD_TABLES = {
 }
 
 
-async def test_the_tables_of_an_old_kafka_journal_are_brought_up_to_date(node, session):
-    place = place_of(node)
+async def test_the_tables_of_an_old_kafka_journal_are_brought_up_to_date(apache_cassandra, session):
+    place = place_of(apache_cassandra)
     create = (
         f"CREATE KEYSPACE {place.keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
     )
@@ -275,8 +267,10 @@ async def test_the_tables_of_an_old_kafka_journal_are_brought_up_to_date(node, s
 
 
 @pytest.mark.parametrize("version", ["6", "0", "no number", None])
-async def test_steps_that_are_missing_are_carried_out_and_those_that_were_done_are_seen_to_be(node, version):
-    place = place_of(node)
+async def test_steps_that_are_missing_are_carried_out_and_those_that_were_done_are_seen_to_be(
+    apache_cassandra, version
+):
+    place = place_of(apache_cassandra)
     async with CassandraJournalStore(place) as store:
         settings, session = f"{place.keyspace}.setting", store._session
         await apply(store, ActionScript(JournalKey("topic", "a")).append(1))
@@ -293,8 +287,8 @@ async def test_steps_that_are_missing_are_carried_out_and_those_that_were_done_a
         assert await seq_nrs(store, JournalKey("topic", "a")) == [1]
 
 
-async def test_where_all_is_up_to_date_it_is_a_look_and_no_more(node):
-    async with CassandraJournalStore(place_of(node)) as store:
+async def test_where_all_is_up_to_date_it_is_a_look_and_no_more(apache_cassandra):
+    async with CassandraJournalStore(place_of(apache_cassandra)) as store:
         watched = Watched(store._session)
 
         await CassandraSchema(watched).set_up()
@@ -315,8 +309,11 @@ class Watched(SharedSession):
         return await self.session.execute_once(cql, parameters)
 
 
-async def test_keyspaces_know_nothing_of_each_other(node):
-    async with CassandraJournalStore(place_of(node)) as one, CassandraJournalStore(place_of(node)) as other:
+async def test_keyspaces_know_nothing_of_each_other(apache_cassandra):
+    async with (
+        CassandraJournalStore(place_of(apache_cassandra)) as one,
+        CassandraJournalStore(place_of(apache_cassandra)) as other,
+    ):
         script = ActionScript(JournalKey("topic", "a"))
         await apply(one, script.append(1))
         await one.topic("topic").partition(0).create_pointer(0, now_ms=1)
@@ -326,8 +323,8 @@ async def test_keyspaces_know_nothing_of_each_other(node):
 
 
 @pytest.mark.parametrize("key", ["schema-version", "exactlog-schema-version"])
-async def test_a_newer_schema_is_refused_and_left_as_it_is(node, key):
-    place = place_of(node)
+async def test_a_newer_schema_is_refused_and_left_as_it_is(apache_cassandra, key):
+    place = place_of(apache_cassandra)
     async with CassandraJournalStore(place) as store:
         await store._session.execute_once(
             f"UPDATE {place.keyspace}.setting SET value = '987654321' WHERE key = '{key}'"
@@ -340,8 +337,8 @@ async def test_a_newer_schema_is_refused_and_left_as_it_is(node, key):
         assert (await versions(store))[key] == "987654321"
 
 
-async def test_a_step_that_fails_is_not_counted(node, session):
-    async with CassandraJournalStore(place_of(node)) as store:
+async def test_a_step_that_fails_is_not_counted(apache_cassandra, session):
+    async with CassandraJournalStore(place_of(apache_cassandra)) as store:
         broken = replace(OURS, steps=(*OURS.steps, AddColumn("journal", "more", "NO_SUCH_TYPE"), *OURS.steps))
         with pytest.raises(DriverException):
             await CassandraSchema(store._session, tracks=(TRACKS[0], broken)).set_up()
@@ -435,8 +432,8 @@ async def test_a_node_that_is_not_there_is_told():
         await CassandraJournalStore(NOBODY).__aenter__()
 
 
-async def test_a_store_that_was_left_says_so(node):
-    async with CassandraJournalStore(place_of(node)) as store:
+async def test_a_store_that_was_left_says_so(apache_cassandra):
+    async with CassandraJournalStore(place_of(apache_cassandra)) as store:
         head = replace(await _some_head(store), seq_nr=9)
     with pytest.raises(Retriable, match="is not open"):
         await store.carry_out(JournalKey("topic", "a"), [PutHead(head)])

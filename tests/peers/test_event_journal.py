@@ -16,22 +16,12 @@ from exactlog.journal.stores.store_url import journal_store
 from exactlog.testing.journal_store_contract.action_script import ActionScript, apply, seq_nrs
 from tests.conformance.event_journal.test_journal_spec import check
 from tests.conformance.event_journal.worlds import WORLDS
-from tests.peers.apache_cassandra import ApacheCassandra, cassandra_jars
-from tests.peers.gate import skip_without_peer
 from tests.unit.journal.replicating import pointer_at, replicating
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
 _numbers = itertools.count()
 UNCACHED, CACHED = JournalSettings(head_cache=False), JournalSettings()
-
-
-@pytest.fixture(scope="module")
-def node():
-    with skip_without_peer():
-        cassandra_jars()
-    with ApacheCassandra() as node:
-        yield node
 
 
 @pytest.fixture
@@ -43,7 +33,7 @@ def log_url(apache_kafka):
 async def store(request, tmp_path):
     url = f"sqlite:///{tmp_path / 'journals.db'}"
     if request.param == "cassandra":
-        url = f"cassandra://127.0.0.1:{request.getfixturevalue('node').port}/journals_{next(_numbers)}"
+        url = f"cassandra://127.0.0.1:{request.getfixturevalue('apache_cassandra').port}/journals_{next(_numbers)}"
     async with journal_store(url, segment_size=2) as store:
         yield store
 

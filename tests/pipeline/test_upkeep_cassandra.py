@@ -20,8 +20,6 @@ from exactlog.pipeline.upkeep_store_verify import verify_store
 from exactlog.pipeline.upkeep_stores import open_share, shares_of
 from exactlog.testing import Broker
 from exactlog.testing.journal_store_contract.action_script import ActionScript, apply
-from tests.peers.apache_cassandra import ApacheCassandra, cassandra_jars
-from tests.peers.gate import skip_without_peer
 from tests.support.replicated_store import replicate, write_journals
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
@@ -33,17 +31,9 @@ KEPT = {"long", "ever"}
 keyspaces = (f"upkeep_{number}" for number in itertools.count(1))
 
 
-@pytest.fixture(scope="module")
-def node():
-    with skip_without_peer():
-        cassandra_jars()
-    with ApacheCassandra() as node:
-        yield node
-
-
 @pytest.fixture
-def store(node):
-    return f"cassandra://127.0.0.1:{node.port}/{next(keyspaces)}"
+def store(apache_cassandra):
+    return f"cassandra://127.0.0.1:{apache_cassandra.port}/{next(keyspaces)}"
 
 
 @pytest.fixture
@@ -124,9 +114,9 @@ def test_what_was_changed_in_a_store_is_found_and_all_of_it_is_exported(filled, 
     assert (str(finding.kind), finding.id, finding.seq_nr) == ("event-missing", "over-5", 2)
 
 
-async def test_shares_have_every_journal_once_in_the_older_segments_too(node):
+async def test_shares_have_every_journal_once_in_the_older_segments_too(apache_cassandra):
     keyspace = next(keyspaces)
-    points = (("127.0.0.1", node.port),)
+    points = (("127.0.0.1", apache_cassandra.port),)
     expected = set()
     for segments in ((100, 100), (10_000, 100)):  # first as kafka-journal had them before
         place = CassandraPlace(contact_points=points, keyspace=keyspace, segments=segments)
@@ -138,7 +128,7 @@ async def test_shares_have_every_journal_once_in_the_older_segments_too(node):
 
     found = []
     for share in shares_of(7):
-        async with open_share(f"cassandra://127.0.0.1:{node.port}/{keyspace}", share) as store:
+        async with open_share(f"cassandra://127.0.0.1:{apache_cassandra.port}/{keyspace}", share) as store:
             found += [key_id async for key_id in store.ids(TOPIC)]
 
     assert sorted(found) == sorted(expected)
