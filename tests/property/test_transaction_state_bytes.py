@@ -19,7 +19,7 @@ from exactlog.core.transaction.transaction_state_format import (
 )
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
-PRODUCER_IDS = st.integers(-1, 2**63 - 1)
+PRODUCER_IDS = st.just(-1) | st.integers(-1, 2**63 - 1)  # -1, "none", often: values that lack one end otherwise
 EPOCHS = st.integers(-1, 2**15 - 1)
 WRITTEN = [state for state in TransactionState if state.value < TransactionState.DEAD]
 TOPICS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=200)

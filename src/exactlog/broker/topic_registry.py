@@ -28,6 +28,7 @@ from exactlog.core.model.topic_name import collision_key, is_internal
 from exactlog.storage.catalog import Catalog, CatalogTopic, TopicState
 from exactlog.storage.partition_log import PartitionLog
 from exactlog.storage.partition_store import PartitionStore
+from exactlog.storage.waiting import until_settled
 
 _logger = logging.getLogger(__name__)
 
@@ -304,7 +305,7 @@ class TopicRegistry:
             found = self._partitions.get(TopicPartition(topic.name, index))
             if isinstance(found, PartitionLog):
                 self._store.apply(found, topic.config)
-                published.append(_when_published(found))
+                published.append(until_settled(found.when_published))
         for error in await asyncio.gather(*published):
             if error is not ErrorCode.NONE:  # it acts all the same, and the next opening makes up for it
                 _logger.error("a partition of topic %s does not say how it is set: %s", topic.name, error.name)
@@ -428,15 +429,3 @@ class TopicRegistry:
         if isinstance(config, InvalidConfig):
             raise DamageError(f"catalog: topic {name} has a configuration that is not valid: {config}")
         return config
-
-
-async def _when_published(partition: PartitionLog) -> ErrorCode:
-    """Waits until all that is decided of a partition by now is published, or has failed."""
-    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-
-    def tell(error: ErrorCode) -> None:
-        if not told.done():  # nobody waits any more where this was cancelled
-            told.set_result(error)
-
-    partition.when_published(tell)
-    return await told

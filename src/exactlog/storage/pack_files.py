@@ -6,7 +6,7 @@ from exactlog.core.deltalog.log_path import CompactedName, print_compacted_name,
 from exactlog.core.model.errors import DamageError
 from exactlog.storage.fault_points import PACK_AFTER_RENAME, PACK_BEFORE_RENAME
 from exactlog.storage.filesystem import File, Filesystem
-from exactlog.storage.whole_files import SyncFailedError, remove_aside, sync_names
+from exactlog.storage.whole_files import SyncFailedError, remove_aside, sync_file, sync_names
 
 _WRITE_BYTES = 1024 * 1024
 
@@ -33,7 +33,7 @@ def publish_pack(filesystem: Filesystem, directory: str, pack: CompactedName, li
         file = filesystem.open(aside, create=True)
         file.truncate(0)
         _write(file, lines)
-        _sync(file)
+        sync_file(file)
         PACK_BEFORE_RENAME.reach()
         filesystem.link(aside, f"{directory}/{name}")
     except SyncFailedError:
@@ -57,10 +57,3 @@ def _write(file: File, lines: Iterable[bytes]) -> None:
             position, size, waiting = position + size, 0, []
     if waiting:
         file.write_at(waiting, position)
-
-
-def _sync(file: File) -> None:
-    try:
-        file.sync()
-    except OSError as error:
-        raise SyncFailedError(*error.args) from error

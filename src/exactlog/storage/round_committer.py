@@ -39,6 +39,8 @@ _FLUSH_POLL_S = 0.001
 _IS_LEADING = attrgetter("is_leading")
 PATIENCE_MS = 10
 """So long what nobody waits for may wait for a round that is due anyway."""
+_NOT_GIVEN = "%s could not be asked for its part of a round"
+_NOT_TAKEN_IN = "%s could not take in how its round ended"
 REFUSED_RETRY_DELAY_MS = 1_000  # a disk that is full stays so for a while
 _ROUND_SIZE_BOUNDS = [4.0**exponent for exponent in range(5, 14)]  # 1 KiB to 64 MiB
 _SYNC_SECONDS_BOUNDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0]
@@ -286,7 +288,7 @@ class RoundCommitter:
             try:
                 write = partition.take_write(now_ms=now_ms)
             except Exception as error:  # whoever waits for it is told, and the others go on
-                _logger.exception("%s could not be asked for its part of a round", partition.topic_partition)
+                _logger.exception(_NOT_GIVEN, partition.topic_partition)
                 _stop_alone(partition, error)
                 continue
             if write is None:
@@ -348,7 +350,7 @@ class RoundCommitter:
             try:
                 partition.complete_write(outcome, now_ms=now_ms)
             except Exception as error:
-                _logger.exception("%s could not take in how its round ended", partition.topic_partition)
+                _logger.exception(_NOT_TAKEN_IN, partition.topic_partition)
                 _stop_alone(partition, error)
             if isinstance(outcome, NameRefused):
                 self._publish_later(partition)
@@ -405,8 +407,16 @@ class RoundCommitter:
         self._publication_is_due = True
         due, self._unpublished = self._unpublished, {}
         now_ms = self._clock.now_ms()
-        taken = [(partition, partition.take_publication(now_ms=now_ms)) for partition in due]
-        round_ = [(partition, write) for partition, write in taken if write is not None]
+        round_: list[tuple[PartitionLog, PartitionWrite]] = []
+        for partition in due:
+            try:
+                write = partition.take_publication(now_ms=now_ms)
+            except Exception as error:  # else nobody would be published any more
+                _logger.exception(_NOT_GIVEN, partition.topic_partition)
+                _stop_alone(partition, error)
+                continue
+            if write is not None:
+                round_.append((partition, write))
         if self._is_stopped or not round_:
             self._publication_is_due = False
             return
@@ -424,7 +434,7 @@ class RoundCommitter:
             try:
                 partition.complete_publication(outcome, now_ms=now_ms)
             except Exception as error:
-                _logger.exception("%s could not take in how its round ended", partition.topic_partition)
+                _logger.exception(_NOT_TAKEN_IN, partition.topic_partition)
                 _stop_alone(partition, error)
             if isinstance(outcome, StorageRefused | NameRefused):
                 self._publish_later(partition)

@@ -1,12 +1,29 @@
 """Who waits for a point of a log: told once it is reached, or that it never will be."""
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from exactlog.core.model.error_code import ErrorCode
 
 WaitCallback = Callable[[ErrorCode], None]
 """Called once what it waits for is reached (NONE), or will never be (the error)."""
+
+Settling = Callable[[WaitCallback], None]
+"""Calls back once what is decided somewhere has come to a point (NONE), or never will."""
+
+
+async def until_settled(settling: Settling) -> ErrorCode:
+    """Waits until what is decided somewhere has come to a point (NONE), or has failed."""
+    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    settling(partial(_tell, told))
+    return await told
+
+
+def _tell(told: asyncio.Future[ErrorCode], error: ErrorCode) -> None:
+    if not told.done():  # nobody waits any more where this was cancelled
+        told.set_result(error)
 
 
 class Waiting:

@@ -234,6 +234,23 @@ async def test_a_partition_that_cannot_give_its_part_stops_and_who_waits_is_told
     assert "ZeroDivisionError" in broken.failure
 
 
+async def test_a_partition_that_cannot_give_its_version_stops_and_the_others_are_published(serve, monkeypatch):
+    served = serve(FlushMode.NONE)
+    broken, sound = served.make(), served.make("others")
+
+    def break_down(pending, *, now_ms):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(broken, "_close", break_down)
+    for number in (1, 2):
+        for partition in (broken, sound):
+            served.append(partition, batch_of(b"a"))
+        await served.committer.flush()
+        assert sound.table.version == number
+
+    assert "ZeroDivisionError" in broken.failure
+
+
 async def test_what_decides_how_transactions_end_goes_first(serve):
     served = serve(FlushMode.NONE)
     partitions = [served.make(name) for name in ("orders", TRANSACTION_STATE, CONSUMER_OFFSETS)]

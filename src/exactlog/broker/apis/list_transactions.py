@@ -8,7 +8,6 @@ Versions: 1 a least age of the transaction (KIP-994); 2 a pattern that the whole
 
 import asyncio
 
-from exactlog.broker.coordinator.transactions import TransactionRunner
 from exactlog.broker.request_context import RequestContext
 from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.error_code import ErrorCode
@@ -20,6 +19,7 @@ from exactlog.core.protocol.messages.list_transactions import (
 )
 from exactlog.core.transaction.requests import TransactionDescription
 from exactlog.core.transaction.states import TransactionState
+from exactlog.storage.waiting import until_settled
 
 _STATES = frozenset(state.kafka_name for state in TransactionState)
 
@@ -40,7 +40,7 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
     filters = _Filters(request, pattern, now_ms=context.broker.clock.now_ms())
     listed: list[ListedTransaction] = []
     for runner in runners:
-        error = await _until_committed(runner)
+        error = await until_settled(runner.when_committed)  # so that a reader sees what was before it
         if error is not ErrorCode.NONE:
             return ListTransactionsResponse(error_code=error)
         for number, found in enumerate(runner.machine.transactions()):
@@ -58,13 +58,6 @@ async def handle(request: ListTransactionsRequest, context: RequestContext) -> L
                 )
     unknown = tuple(state for state in request.state_filters if state not in _STATES)
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=tuple(listed))
-
-
-async def _until_committed(runner: TransactionRunner) -> ErrorCode:
-    """Waits until all that is decided by now is committed, so that a reader sees what was before it."""
-    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-    runner.when_committed(told.set_result)
-    return await told
 
 
 class _Filters:

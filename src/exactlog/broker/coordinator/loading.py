@@ -14,6 +14,7 @@ from exactlog.core.record.batch_format import BatchHeader, iter_headers
 from exactlog.core.record.control_record_format import decode_marker
 from exactlog.core.record.record_format import decode_records
 from exactlog.storage.partition_log import PartitionLog
+from exactlog.storage.waiting import until_settled
 
 _READ_BYTES: Final = 1024 * 1024
 
@@ -30,7 +31,7 @@ async def load_shard(partition: PartitionLog, machine: Machine, *, is_wanted: Ca
         DecodeError: a record is not in any known schema.
         OSError: the partition cannot be read.
     """
-    await until_settled(partition)
+    await until_settled(partition.when_committed)
     offset: int = partition.log_start_offset
     end_offset, size_bytes = partition.high_watermark, 0
     while offset < end_offset and is_wanted():
@@ -47,13 +48,6 @@ async def load_shard(partition: PartitionLog, machine: Machine, *, is_wanted: Ca
         offset = next_offset
         await asyncio.sleep(0)
     return size_bytes
-
-
-async def until_settled(partition: PartitionLog) -> None:
-    """Waits until all that is decided of a partition by now is committed, or has failed."""
-    settled = asyncio.Event()
-    partition.when_committed(lambda _: settled.set())
-    await settled.wait()
 
 
 def _restore(machine: Machine, batches: Buffer, position: int, header: BatchHeader, *, from_offset: int) -> None:

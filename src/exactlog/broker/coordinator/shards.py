@@ -102,6 +102,7 @@ class Shards(Generic[AnyMachine]):
         """The shard of a key if it is loaded and works; None: `load` says more."""
         if not self._count_found:
             return None
+        # As `find_index`, written out: every write of a transaction asks.
         runner = self._runners.get(coordinator_partition(key, self._count_found))
         return runner if runner is not None and runner.is_usable else None
 

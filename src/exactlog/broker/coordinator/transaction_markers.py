@@ -33,6 +33,7 @@ from exactlog.core.transaction.requests import WriteMarkers
 from exactlog.core.transaction.shard import TransactionShard
 from exactlog.core.transaction.states import TransactionState
 from exactlog.storage.partition_log import AppendRefused, PartitionLog
+from exactlog.storage.waiting import until_settled
 
 _logger = logging.getLogger(__name__)
 
@@ -81,9 +82,7 @@ class _Job:
     async def wait_for_outcome(self) -> None:
         """Waits until it is known what becomes of the round that the outcome is in."""
         if self._in_round_of is not None:
-            is_known = asyncio.Event()
-            self._in_round_of.when_committed(lambda _: is_known.set())
-            await is_known.wait()
+            await until_settled(self._in_round_of.when_committed)
 
     @property
     def has_outcome(self) -> bool:

@@ -9,11 +9,9 @@ aborted.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 
 from msgspec import Struct
 
-from exactlog.broker.coordinator.loading import until_settled
 from exactlog.broker.coordinator.shard_runner import ShardRunner
 from exactlog.broker.coordinator.transaction_markers import MarkerWriter
 from exactlog.broker.coordinator.transaction_writes import Writer
@@ -28,6 +26,7 @@ from exactlog.core.transaction.entry import EPOCH_MAX, TransactionEntry
 from exactlog.core.transaction.requests import ErrorAnswer
 from exactlog.core.transaction.shard import TransactionShard
 from exactlog.storage.partition_log import AppendRefused, PartitionLog
+from exactlog.storage.waiting import until_settled
 
 _logger = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class Orphans:
             for producer in unknown:
                 if not await self._end(partition, producer, runners):
                     hopeless.add(producer.producer_id)
-            await until_settled(partition)
+            await until_settled(partition.when_committed)
             if not unknown or partition.failure is not None or self._topics.by_name(key.topic) is None:
                 return
             if partition.open_transactions():
@@ -116,14 +115,14 @@ class Orphans:
         found = self._topics.partition(key.topic, key.partition)
         if not isinstance(found, PartitionLog) or found.failure is not None or not runners:
             return False  # the next opening finds it
-        await until_settled(found)
+        await until_settled(found.when_committed)
         producer = found.committed.producers.get(writer.producer_id)
         if producer is None or producer.txn_start_offset is None:
             return False
         owner = _find_owner(runners, writer.producer_id)
         runner = runners[0] if owner is None else owner[0]
         if owner is not None and is_known(owner[1], producer, key):
-            return await _when_committed(runner) is not ErrorCode.NONE
+            return await until_settled(runner.when_committed) is not ErrorCode.NONE
         if await _ask(runner, producer, key) is not ErrorCode.NONE:
             return True
         left = found.committed.producers.get(writer.producer_id)
@@ -200,22 +199,13 @@ def _is_known_to(runners: Sequence[_Runner], producer: ProducerEntry, partition:
 
 async def _ask(runner: _Runner, producer: ProducerEntry, partition: TopicPartition) -> ErrorCode:
     """Has the coordinator abort what a producer has open in a partition; what came of that, once it is committed."""
-    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-    waiter = _Waiter(partial(_tell, told))
     producer_id, producer_epoch = producer.producer_id, producer.producer_epoch
-    runner.decide(
-        lambda shard, now_ms: shard.abort_orphan(producer_id, producer_epoch, partition, waiter, now_ms=now_ms),
-        asker=waiter,
-    )
-    return await told
 
+    def abort(tell: Callable[[ErrorCode], None]) -> None:
+        waiter = _Waiter(tell)
+        runner.decide(
+            lambda shard, now_ms: shard.abort_orphan(producer_id, producer_epoch, partition, waiter, now_ms=now_ms),
+            asker=waiter,
+        )
 
-async def _when_committed(runner: _Runner) -> ErrorCode:
-    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-    runner.when_committed(partial(_tell, told))
-    return await told
-
-
-def _tell(told: asyncio.Future[ErrorCode], error: ErrorCode) -> None:
-    if not told.done():  # nobody waits any more where this was cancelled
-        told.set_result(error)
+    return await until_settled(abort)

@@ -121,7 +121,7 @@ class TransactionWrites:
             for write in joining:
                 try:
                     write.go()
-                except Exception:
+                except Exception:  # as `_safely`, which would be one call more for each write
                     _logger.exception(_FAILED)
             _safely(ADD_AFTER_DATA.reach)
             for key in asked:

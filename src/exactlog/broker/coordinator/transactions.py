@@ -46,6 +46,7 @@ from exactlog.core.transaction.shard import TransactionShard
 from exactlog.core.transaction.timer_keys import TimeoutCheck
 from exactlog.storage.partition_log import PartitionLog
 from exactlog.storage.round_committer import RoundCommitter
+from exactlog.storage.waiting import Settling
 
 _logger = logging.getLogger(__name__)
 
@@ -248,10 +249,10 @@ class TransactionCoordinator(Shards[TransactionShard]):
                 _logger.exception("who waited for the end of a transaction could not be told of it")
         self._ending_now = None
 
-    def _unsettled(self, runner: TransactionRunner, request: EndRequest) -> list["_Settling"]:
+    def _unsettled(self, runner: TransactionRunner, request: EndRequest) -> list[Settling]:
         """Where something is decided of a transaction and not yet committed."""
         entry = runner.machine.entry(request.transactional_id)
-        unsettled: list[_Settling] = []
+        unsettled: list[Settling] = []
         if not runner.machine.is_settled(request.transactional_id):
             unsettled.append(runner.when_committed)
         if entry is None:
@@ -319,10 +320,6 @@ class TransactionCoordinator(Shards[TransactionShard]):
         super().resign()
 
 
-_Settling = Callable[[Callable[[ErrorCode], None]], None]
-"""Calls back once what is decided somewhere is committed, or never will be."""
-
-
 class _CountingShard(TransactionShard):
     """A shard that counts the transactions it aborts since they have timed out."""
 
@@ -364,7 +361,7 @@ class _EndOfTransaction:
         self._missing = 0
         self._is_expected = False
 
-    def wait(self, settling: Sequence[_Settling]) -> None:
+    def wait(self, settling: Sequence[Settling]) -> None:
         """Waits for all of them; then it is decided, now or later. What comes meanwhile is no part of it.
 
         What a round refuses was answered with an error: it is not part of what ends.

@@ -119,8 +119,8 @@ async def test_the_place_of_a_key_is_made_and_opened(coordinator):
 async def test_a_shard_that_cannot_be_loaded_is_not_read_again_for_a_while(coordinator, monkeypatch):
     reads = []
 
-    async def fail(partition):
-        reads.append(partition)
+    async def fail(settling):
+        reads.append(settling)
         raise OSError
 
     with monkeypatch.context() as patch:
@@ -178,7 +178,7 @@ async def test_who_resigns_has_no_shards_any_more(coordinator):
 
 
 async def test_a_shard_whose_topic_goes_while_it_is_loaded_is_not_found(coordinator, monkeypatch):
-    async def delete_topic(partition):
+    async def delete_topic(settling):
         coordinator.topics.partition_count = 0
         for callback in coordinator.topics.deleted:
             callback(coordinator.topics)
@@ -194,3 +194,16 @@ async def test_shards_go_with_their_topic(coordinator):
         callback(coordinator.topics)
     assert coordinator.dismissed == [runner]
     assert coordinator.shards.runners() == []
+
+
+async def test_who_has_given_up_waiting_harms_nobody_when_it_is_settled():
+    tellers = []
+    given_up, waiting = (asyncio.ensure_future(loading.until_settled(tellers.append)) for _ in range(2))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    await asyncio.sleep(0)
+    for tell in tellers:
+        tell(ErrorCode.NOT_COORDINATOR)
+
+    assert await waiting is ErrorCode.NOT_COORDINATOR
+    assert given_up.cancelled()
