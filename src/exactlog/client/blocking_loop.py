@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import wraps
@@ -40,16 +40,19 @@ class BlockingLoop:
 
     def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
         """The result of a coroutine that runs in the thread; interrupted, it is cancelled, and has ended before."""
-        future = self.submit(work)
+        future: Future[Result] | None = None
         try:
+            future = self.submit(work)
             return future.result()
         except BaseException:
-            if not future.done():  # it is the waiting that was interrupted
-                future.cancel()
-                asyncio.run_coroutine_threadsafe(_await_cancelled(), self._loop).result()
+            is_interrupted = future is None or not future.done()  # perhaps while it was handed over, and has begun
+            if is_interrupted and not self._loop.is_closed():
+                asyncio.run_coroutine_threadsafe(_give_up(work), self._loop).result()
             raise
 
-    def iterate(self, items: AsyncIterator[Item], *, items_at_a_time: int = ITEMS_AT_A_TIME) -> Iterator[Item]:
+    def iterate(
+        self, items: AsyncIterator[Item], *, items_at_a_time: int = ITEMS_AT_A_TIME
+    ) -> Generator[Item, None, None]:
         """The items of an asynchronous stream, which is closed when nobody reads on."""
         try:
             while batch := self.wait(_some(items, items_at_a_time)):
@@ -129,11 +132,14 @@ async def _close(items: AsyncIterator[Item]) -> None:
         await close()
 
 
-async def _await_cancelled() -> None:
-    """What was cancelled before has ended: a stream that is still being read cannot be closed."""
-    cancelled = {task for task in asyncio.all_tasks() if task.cancelling()}
-    if cancelled:
-        await asyncio.wait(cancelled)
+async def _give_up(work: Coroutine[Any, Any, object]) -> None:
+    """Cancel it, and wait until it has ended: a stream that is still being read cannot be closed."""
+    running = {task for task in asyncio.all_tasks() if task.get_coro() is work}
+    for task in running:
+        task.cancel()
+    if running:
+        await asyncio.wait(running)
+    work.close()  # where it has not even begun
 
 
 async def _give_up_all() -> None:

@@ -41,17 +41,18 @@ class OpenJournals:
 
     Attributes:
         metrics: what was counted.
+        parts: what they are made of, for what is built on them.
     """
 
     def __init__(self, parts: Parts, metrics: JournalMetrics) -> None:
         self.metrics = metrics
-        self._parts = parts
+        self.parts = parts
         self._transactor = Transactor(parts.client, parts.looker, parts.appender, parts.clock, parts.settings)
 
     def __getitem__(self, key: tuple[str, str]) -> Journal:
         """The journal of a topic and an id."""
         topic, key_id = key
-        return Journal(JournalKey(topic, key_id), self._parts)
+        return Journal(JournalKey(topic, key_id), self.parts)
 
     @asynccontextmanager
     async def transaction(self, transactional_id: str | None = None) -> AsyncIterator[JournalTransaction]:
@@ -95,10 +96,10 @@ class OpenJournals:
             JournalInputError: the topic has several partitions.
             HeadLost: the beginning of the topic is gone.
         """
-        subscription = Subscription(self._parts, topic, from_position=from_position, types=types, tags=tags)
+        subscription = Subscription(self.parts, topic, from_position=from_position, types=types, tags=tags)
         async for event in subscription.events(is_followed=follow):
             yield event
 
     async def purge_expired(self, topics: Iterable[str] | None = None, *, today: date | None = None) -> int:
         """Ask for the purge of every journal whose time is over; how many these are. See `purge_expired`."""
-        return await purge_expired(self._parts, topics=topics, today=today)
+        return await purge_expired(self.parts, topics=topics, today=today)

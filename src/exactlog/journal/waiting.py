@@ -3,7 +3,7 @@
 An event loop runs in a thread of its own, and does the work.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TypeVar, Unpack
 
@@ -35,8 +35,8 @@ class WaitingJournal(Twin[Journal]):
     latest_snapshot = waited(Journal.latest_snapshot)
     delete_snapshots = waited(Journal.delete_snapshots)
 
-    def read(self, from_seq: int = 1, to_seq: int | None = None) -> Iterator[EventRecord]:
-        """See `Journal.read`."""
+    def read(self, from_seq: int = 1, to_seq: int | None = None) -> Generator[EventRecord, None, None]:
+        """See `Journal.read`. Who leaves it half-way may close it."""
         return self.loop.iterate(self.original.read(from_seq, to_seq))
 
     def read_replicated(

@@ -23,8 +23,8 @@ class Kit:
 
     async def replicate(self):
         if self.share is not None:
-            actions = len(await self.topic.actions(self.journals._parts.client))
-            await self.topic.replicate(self.journals._parts.client, behind=int(actions * (1 - self.share)))
+            actions = len(await self.topic.actions(self.journals.parts.client))
+            await self.topic.replicate(self.journals.parts.client, behind=int(actions * (1 - self.share)))
 
     async def read(self, first=1, last=None, *, count=None):
         found = []
@@ -206,5 +206,5 @@ async def test_what_has_no_form_is_no_snapshot(kit):
 
 async def test_the_store_keeps_snapshots_under_the_journal(snapshots):
     key = JournalKey(snapshots.topic.name, "persistence-1")
-    record_id = (await snapshots.journals._parts.looker.look(key)).state.record_id
+    record_id = (await snapshots.journals.parts.looker.look(key)).state.record_id
     assert (await snapshots.topic.store.latest_snapshot(key, record_id=record_id)).seq_nr == SIZE

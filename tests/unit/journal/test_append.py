@@ -204,7 +204,7 @@ async def test_what_is_written_and_cannot_be_judged_is_not_called_undone(journal
         raise Retriable("the store is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(journals._parts.looker), "state_at", away)
+        patch.setattr(type(journals.parts.looker), "state_at", away)
         for writing in (journal.append(["b"], 1, event_ids=["b"]), journal.purge(expect=7)):
             with pytest.raises(UnavailableError) as unknown:
                 await writing
@@ -214,7 +214,7 @@ async def test_what_is_written_and_cannot_be_judged_is_not_called_undone(journal
 
 
 async def test_journals_that_were_written_to_once_leave_nothing_behind(journals, topic):
-    memory = journals._parts.appender.memory
+    memory = journals.parts.appender.memory
     await asyncio.gather(*(journals[topic, f"e-{number}"].purge() for number in range(20)))
     gc.collect()
     assert not list(memory._turns)

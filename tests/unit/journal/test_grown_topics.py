@@ -73,7 +73,7 @@ async def test_a_program_that_was_there_notices_it_when_it_hears_of_the_topic_ag
     async with Journals.open(log_url) as journals:
         await journals[topic, "a"].append(["a"])
         await grow(log_url, topic, 2)
-        journals._parts.client._cluster.forget(topic)
+        journals.parts.client._cluster.forget(topic)
         with pytest.raises(Repartitioned, match="had 1 partitions and now has 2"):
             await journals[topic, "a"].pointer()
 

@@ -90,7 +90,7 @@ async def test_2_the_store_is_asked_while_the_mark_is_on_its_way(uncached, topic
     journal = uncached[topic, "e"]
     await journal.append(["a"])
     is_asked = asyncio.Event()
-    head, write = store.head, uncached._parts.log.write
+    head, write = store.head, uncached.parts.log.write
 
     async def asked(key):
         is_asked.set()
@@ -102,7 +102,7 @@ async def test_2_the_store_is_asked_while_the_mark_is_on_its_way(uncached, topic
         return await write(*arguments)
 
     monkeypatch.setattr(store, "head", asked)
-    monkeypatch.setattr(type(uncached._parts.log), "write", lambda _, *arguments: slow_write(*arguments))
+    monkeypatch.setattr(type(uncached.parts.log), "write", lambda _, *arguments: slow_write(*arguments))
     counts = Counts(uncached)
 
     assert await numbers(journal) == [1]
@@ -183,7 +183,7 @@ async def test_5_the_head_cache_lets_go_of_what_is_replicated(log_url, store, to
         for n in range(5):
             told = await journals[topic, f"e{n}"].append(["a"])
         assert await numbers(journals[topic, "e4"]) == [1]  # the cache has come so far
-        follower = journals._parts.looker._cache._followers[TopicPartition(topic, 0)]
+        follower = journals.parts.looker._cache._followers[TopicPartition(topic, 0)]
         assert follower.cache.steps == 5
         async with replicating(log_url, store, topic):
             await pointer_at(store, topic, told.offset)
@@ -248,7 +248,7 @@ async def test_5_a_partition_that_nobody_asks_for_is_followed_no_more(log_url, s
     async with Journals.open(log_url, store=store, settings=settings) as journals:
         await journals[topic, "e"].append(["a"])
         assert await numbers(journals[topic, "e"]) == [1]
-        followers = journals._parts.looker._cache._followers
+        followers = journals.parts.looker._cache._followers
         first = followers[TopicPartition(topic, 0)]
         while not first.is_over:  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0.005)

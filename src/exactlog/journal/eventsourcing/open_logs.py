@@ -10,9 +10,8 @@ import concurrent.futures.thread  # noqa: F401  what it registers for the end is
 import logging
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from functools import partial
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from pathlib import Path
 from socket import gethostname
 from typing import Final
@@ -21,7 +20,6 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 from eventsourcing.persistence import InterfaceError
 from msgspec import Struct
 
-from exactlog.client.adapters import connect
 from exactlog.client.blocking_loop import BlockingLoop
 from exactlog.client.ports import LATEST, Client
 from exactlog.client.transactions import TRANSACTION_TIMEOUT_MS_DEFAULT
@@ -36,11 +34,8 @@ from exactlog.journal.eventsourcing.persistence_errors import persistence_errors
 from exactlog.journal.journals import Journals
 from exactlog.journal.replicator import Replicator, ReplicatorSettings
 from exactlog.journal.settings import JournalSettings, ReadBarrier
-from exactlog.journal.store_ports import JournalStore
-from exactlog.journal.stores.store_url import journal_store
 from exactlog.journal.waiting import WaitingJournals
-from exactlog.node.clock import SystemClock
-from exactlog.node.log_url import AtBrokers, InDirectory, InMemory, log_place, start_own_broker
+from exactlog.node.log_url import InDirectory, InMemory, log_place
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +44,8 @@ _SETTINGS: Final = JournalSettings(barrier=ReadBarrier.END_OFFSET, append_attemp
 _THREAD_NAME: Final = "exactlog-recorders"
 _FOLLOW_AGAIN_S: Final = 0.2
 _GOODBYE_S: Final = 3.0
-_CLIENTS_GONE_S: Final = 0.05
-"""In which a broker in this program sees that its clients have closed their connections, before it is stopped."""
+"""For a replicator that leaves its group: where the brokers are gone it would try for the deadline of its client."""
+
 _KEPT_FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -68,14 +63,6 @@ class TopicUse(Struct, frozen=True, kw_only=True):
     transactional_id: str | None = None
 
 
-class _Parts(Struct, frozen=True):
-    brokers: Connect
-    client: Client
-    store: JournalStore
-    journals: Journals
-    background: "_Background"
-
-
 class OpenLog:
     """A log, a store, journals on both, and the thread that does the work. Several threads may use it.
 
@@ -89,15 +76,16 @@ class OpenLog:
         self._group_prefix = group_prefix
         self._turn = threading.Lock()
         self._topics: dict[str, TopicUse] = {}
-        self._opened = ExitStack()
+        self._background = _Background()
         self._loop = BlockingLoop(_THREAD_NAME, closed=closed_error)
-        self._opened.callback(self._loop.close)
-        try:
-            self._parts = self._opened.enter_context(self._loop.within(_open(url, store_url)))
-        except BaseException:
-            self._opened.close()
-            raise
-        self.journals = WaitingJournals(self._parts.journals, self._loop)
+        with ExitStack() as opening:
+            opening.callback(self._loop.close)
+            opened = self._loop.within(Journals.open(url, store=store_url, settings=_SETTINGS))
+            journals = opening.enter_context(opened)
+            opening.callback(self._stop_background)
+            self._closing = opening.pop_all()
+        self._parts = journals.parts
+        self.journals = WaitingJournals(journals, self._loop)
 
     def use_topic(self, topic: str, use: TopicUse) -> None:
         """Make a topic ready, the first time that it is used so."""
@@ -111,8 +99,8 @@ class OpenLog:
 
         It is called once at the beginning too.
         """
-        background = self._parts.background
-        task = self._loop.wait(background.start(_call_on_commits(self._parts, topic, key_id, call)))
+        background = self._background
+        task = self._loop.wait(background.start(_call_on_commits(self._parts.brokers, topic, key_id, call)))
 
         def end() -> None:
             try:
@@ -124,7 +112,10 @@ class OpenLog:
 
     def close(self) -> None:
         """Close all of it."""
-        self._opened.close()
+        self._closing.close()
+
+    def _stop_background(self) -> None:
+        self._loop.wait(self._background.stop_all())
 
     async def _make_ready(self, topic: str, use: TopicUse, before: TopicUse | None) -> None:
         parts = self._parts
@@ -134,10 +125,8 @@ class OpenLog:
             await parts.client.fence_producers(use.transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS_DEFAULT)
         if use.is_replicated and not (before is not None and before.is_replicated):
             settings = ReplicatorSettings(group_prefix=self._group_prefix)
-            replicator = Replicator(
-                parts.brokers, parts.store, SystemClock(), topic_prefixes=(topic,), settings=settings
-            )
-            _ = await parts.background.start(replicator.run())
+            replicator = Replicator(parts.brokers, parts.store, parts.clock, topic_prefixes=(topic,), settings=settings)
+            _ = await self._background.start(replicator.run())
 
 
 class _Background:
@@ -168,26 +157,6 @@ class _Background:
             _log.error("what runs beside the recorders has ended: %s", error, exc_info=error)
 
 
-@asynccontextmanager
-async def _open(url: str, store_url: str) -> AsyncIterator[_Parts]:
-    place = log_place(url, what="the log of recorders")
-    async with AsyncExitStack() as opened:
-        if isinstance(place, AtBrokers):
-            brokers_url = place.url
-        else:
-            node = await start_own_broker(place, said_by="the URL of the log")
-            opened.push_async_callback(node.stop)
-            opened.push_async_callback(asyncio.sleep, _CLIENTS_GONE_S)
-            brokers_url = f"kafka://{node.bootstrap_servers}"
-        store = await opened.enter_async_context(journal_store(store_url))
-        brokers = partial(connect, brokers_url)
-        client = await opened.enter_async_context(brokers())
-        journals = await opened.enter_async_context(Journals.open(brokers_url, store=store, settings=_SETTINGS))
-        background = _Background()
-        opened.push_async_callback(background.stop_all)
-        yield _Parts(brokers, client, store, journals, background)
-
-
 async def _create(client: Client, topic: str) -> None:
     try:
         await client.describe_topic(topic)
@@ -199,10 +168,10 @@ async def _create(client: Client, topic: str) -> None:
                 raise
 
 
-async def _call_on_commits(parts: _Parts, topic: str, key_id: str, call: Callable[[], None]) -> None:
+async def _call_on_commits(brokers: Connect, topic: str, key_id: str, call: Callable[[], None]) -> None:
     while True:
         try:
-            async with parts.brokers() as client:  # of its own: it waits for records all the time
+            async with brokers() as client:  # of its own: it waits for records all the time
                 count = await client.partition_count(topic)
                 place = TopicPartition(topic, partition_of_key(key_id.encode(), partition_count=count))
                 listed = await client.list_offsets({place: LATEST}, isolation=IsolationLevel.READ_COMMITTED)

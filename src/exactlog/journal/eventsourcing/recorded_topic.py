@@ -8,7 +8,7 @@
 | `$PURPOSE/ID` | what another recorder keeps of an aggregate, as `$snapshots/ID` |
 """
 
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from typing import Final
 
@@ -66,15 +66,12 @@ class RecordedTopic:
         Raises as `persistence_errors`.
         """
         found: list[EventRecord] = []
-        with persistence_errors():
-            records = self.journal(key_id).read(first, last)
-            assert isinstance(records, Generator), "it can be left half-way"
-            with closing(records):
-                for record in records:
-                    if not tags or not record.tags.isdisjoint(tags):
-                        found.append(record)
-                    if len(found) == limit:
-                        break
+        with persistence_errors(), closing(self.journal(key_id).read(first, last)) as records:
+            for record in records:
+                if not tags or not record.tags.isdisjoint(tags):
+                    found.append(record)
+                if len(found) == limit:
+                    break
         return found
 
     def last_number(self, key_id: str) -> int | None:
