@@ -191,8 +191,6 @@ class _TopicReplicator:
                 async with self._shared.brokers() as client:
                     await self._run_as_member(client)
             except ExactlogError as error:
-                if _is_cancelled():  # what went wrong on the way out has taken the place of the cancellation
-                    raise asyncio.CancelledError from error
                 _log.warning("topic %s: replication begins anew: %s", self._topic, error)
             self._shared.metrics.restarts.inc()
             self._partitions.clear()
@@ -301,11 +299,6 @@ class _TopicReplicator:
                 partition.parking.skip(offset)
             self._partitions[place] = partition
         return partition
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 async def _next(records: AsyncIterator[ConsumedRecord]) -> ConsumedRecord:

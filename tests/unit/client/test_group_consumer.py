@@ -81,6 +81,23 @@ async def test_starts_are_for_partitions_of_which_the_group_has_no_offset():
         assert sorted(await read(client, starts=dict.fromkeys(PLACES, 1))) == [b"02", b"11", b"12"]
 
 
+async def test_a_commit_that_fails_on_the_way_out_does_not_take_the_place_of_why_it_went(caplog):
+    cluster = cluster_with()
+    cluster.fail_next(ApiKey.OFFSET_COMMIT, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    async def read_one_and_go(client):
+        async with client.join_group("g", "orders", ends=ENDS) as member:
+            async for _ in member.records():
+                member.done()
+                raise asyncio.CancelledError
+
+    async with running(cluster) as client:
+        with pytest.raises(asyncio.CancelledError):
+            await read_one_and_go(client)
+    assert len(of_kind(cluster, LeaveGroupRequest)) == 1
+    assert "was not committed on the way out" in caplog.text
+
+
 async def test_who_keeps_progress_elsewhere_begins_there_in_each_partition_it_is_given():
     cluster = cluster_with()
     cluster.group.committed = {PLACES[0]: 3, PLACES[1]: 0}  # a member before it had read more of one than it had done

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import TracebackType
 from typing import Self
 
 from exactlog.client.ports import EARLIEST, ClientSettings, ConsumedRecord, IsolationLevel
@@ -10,6 +11,7 @@ from exactlog.client.wire.admin import WireAdmin
 from exactlog.client.wire.cluster import Cluster
 from exactlog.client.wire.consumer import Reading
 from exactlog.client.wire.group_membership import GroupMembership
+from exactlog.core.model.errors import ExactlogError
 from exactlog.core.model.ids import Offset, TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -51,9 +53,15 @@ class WireGroupConsumer:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *exception: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             await self._commit()
+        except ExactlogError as failed:
+            if error is None:
+                raise
+            _log.warning("what was done was not committed on the way out, and may come again: %s", failed)
         finally:
             await self._membership.leave()
 
