@@ -10,11 +10,13 @@ import pytest
 from deltalake import DeltaTable
 
 from exactlog.core.model.ids import TopicPartition
+from exactlog.testing import Broker
 from tests.peers.gate import skip_without_peer
 from tests.peers.spark_cluster import SparkCluster, python_without, spark_home, wait_for
 from tests.peers.toolchain import PROJECT
 from tests.support.generated_logs import write_log
 from tests.support.naive_reader import naive_rows
+from tests.support.written_topics import committed_in
 
 pytestmark = pytest.mark.peer
 
@@ -156,6 +158,30 @@ def test_a_job_of_the_command_line_runs_on_a_cluster_too(cluster, wheel, log, tm
     assert [row["partition"] for row in rows] == list(range(6))
     assert sum(row["committed"] - row["waiting"] for row in rows) == len(naive_rows(log))
     assert "Exception" not in done.stderr
+
+
+def test_topics_are_copied_on_a_cluster_by_the_wheel_alone(cluster, wheel, log, tmp_path):
+    """A stream is planned by a Python of the driver that has to find the package, too."""
+    python, home = python_without("exactlog", tmp_path / "machine"), spark_home()
+    given = ["--master", cluster.url, "--py-files", wheel, "--executor-memory", "512m"]
+    with Broker() as target:
+        target.create_topic("orders", partitions=len(PLACES))
+        job = ["copy", "--path", log, "--to", target.bootstrap_servers, "--id", "c", "--checkpoint", tmp_path / "cp"]
+        done = subprocess.run(
+            [home / "bin" / "spark-submit", *given, PROJECT / "src/exactlog/cli/spark_submit.py", *job],
+            env={**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            timeout=JOB_SECONDS,
+            check=False,
+        )
+        copied = committed_in(target.bootstrap_servers, "orders") if not done.returncode else {}
+
+    assert done.returncode == 0, done.stdout
+    wanted = [(row["partition"], row["value"]) for row in naive_rows(log)]
+    assert json.loads(done.stdout.splitlines()[-1])["rows"] == len(wanted) > 0
+    found = [(partition, each.record.value) for partition, several in copied.items() for each in several]
+    assert sorted(found, key=repr) == sorted(wanted, key=repr)
 
 
 def test_a_worker_without_the_package_is_one_sentence(cluster, log, tmp_path):

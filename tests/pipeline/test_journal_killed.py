@@ -14,9 +14,9 @@ from tests.support.journal_streams import (
     log_ends,
     pointers_in,
     replicate_embedded,
-    stored,
     write_actions,
 )
+from tests.support.replicated_store import rows_in
 from tests.support.spark_programs import SparkProgram
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
@@ -106,7 +106,7 @@ def check(tmp_path, kill_count, seed):
         killing = Killing(tmp_path, Broker(served), seed)
         killing.run(kill_count)
         replicate_embedded(killing.broker, tmp_path / "embedded.db", TOPIC)
-    assert stored(tmp_path / "spark.db") == stored(tmp_path / "embedded.db")
+    assert rows_in(tmp_path / "spark.db") == rows_in(tmp_path / "embedded.db")
 
 
 def test_what_is_replicated_while_everything_dies_equals_the_embedded_run(tmp_path):

@@ -25,9 +25,9 @@ from tests.support.journal_streams import (
     contents_of,
     create_topic,
     replicate_embedded,
-    stored,
     write_actions,
 )
+from tests.support.replicated_store import rows_in
 from tests.support.spark_programs import SparkProgram
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
@@ -71,8 +71,8 @@ def test_a_broker_of_any_make_is_replicated_by_either_source(broker, tmp_path):
     replicate_embedded(broker, tmp_path / "embedded.db", TOPIC)
 
     assert [told["report"]["lag"] for told in program.told() if told["event"] == "done"] == [0] * 4
-    assert stored(tmp_path / "kafka.db") == stored(tmp_path / "embedded.db")
-    assert stored(tmp_path / "exactlog.db") == stored(tmp_path / "embedded.db")
+    assert rows_in(tmp_path / "kafka.db") == rows_in(tmp_path / "embedded.db")
+    assert rows_in(tmp_path / "exactlog.db") == rows_in(tmp_path / "embedded.db")
 
 
 @pytest.mark.long

@@ -18,9 +18,9 @@ from tests.support.journal_streams import (
     pointers_in,
     poison,
     replicate_embedded,
-    stored,
     write_actions,
 )
+from tests.support.replicated_store import rows_in
 
 pytestmark = pytest.mark.peer
 
@@ -124,4 +124,4 @@ def test_a_job_that_follows_ends_well_when_it_is_told_to(broker, writers, given,
     assert (metrics["is_stopped"], metrics["lag"], metrics["parked"]) == (True, 0, [])
     assert [line for line in said if "Exception" in line or line.startswith("\tat ")] == []
     replicate_embedded(broker, tmp_path / "embedded.db", TOPIC, segment_size=SEGMENT_SIZE_DEFAULT)
-    assert stored(tmp_path / "j.db")["journal"] == stored(tmp_path / "embedded.db")["journal"]
+    assert rows_in(tmp_path / "j.db")["journal"] == rows_in(tmp_path / "embedded.db")["journal"]

@@ -21,9 +21,9 @@ from tests.support.journal_streams import (
     StandingClock,
     poison,
     replicate_embedded,
-    stored,
     write_actions,
 )
+from tests.support.replicated_store import rows_in
 
 pytestmark = pytest.mark.peer
 
@@ -65,7 +65,7 @@ def check(broker, tmp_path):
     def compare(name="spark.db", **more):
         (tmp_path / "embedded.db").unlink(missing_ok=True)
         parked = replicate_embedded(broker, tmp_path / "embedded.db", TOPIC, **more)
-        assert stored(tmp_path / name) == stored(tmp_path / "embedded.db")
+        assert rows_in(tmp_path / name) == rows_in(tmp_path / "embedded.db")
         return parked
 
     return compare
@@ -179,7 +179,7 @@ def test_a_micro_batch_that_comes_again_writes_nothing_twice(broker, writers, re
     """As when the driver dies between the store and the commit of the micro-batch."""
     write_actions(broker, writers, 200)
     replicate()
-    before = stored(tmp_path / "spark.db")
+    before = rows_in(tmp_path / "spark.db")
     commit = tmp_path / "checkpoint" / "commits" / "0"
     commit.unlink()
     commit.with_name(".0.crc").unlink(missing_ok=True)
@@ -191,7 +191,7 @@ def test_a_micro_batch_that_comes_again_writes_nothing_twice(broker, writers, re
     again = replicate(clock=LaterClock())
 
     assert (again.batches, again.rows) == (1, 0)
-    assert stored(tmp_path / "spark.db") == before
+    assert rows_in(tmp_path / "spark.db") == before
     check()
 
 
@@ -266,7 +266,7 @@ def test_a_head_that_is_lost_is_a_typed_error(broker, writers, replicate, tmp_pa
     write_actions(broker, writers, 100)
     pointers = replicate().pointers
     write_actions(broker, writers, 100)
-    before = stored(tmp_path / "spark.db")
+    before = rows_in(tmp_path / "spark.db")
     lost_to = pointers[f"{TOPIC}/0"] + 5
     trim(broker, lost_to + 1)
 
@@ -275,7 +275,7 @@ def test_a_head_that_is_lost_is_a_typed_error(broker, writers, replicate, tmp_pa
             replicate(**where)
         wanted = f"orders-0: offsets {pointers[f'{TOPIC}/0'] + 1} to {lost_to} are neither replicated nor in the log"
         assert one_sentence(raised).startswith(wanted)
-    assert stored(tmp_path / "spark.db") == before
+    assert rows_in(tmp_path / "spark.db") == before
 
 
 def test_a_head_that_is_lost_while_a_job_runs_is_the_same_error(broker, writers, replicate):
@@ -294,7 +294,7 @@ def test_a_head_that_is_lost_while_a_job_runs_is_the_same_error(broker, writers,
 def test_a_topic_that_was_made_again_is_refused(broker, writers, replicate, tmp_path, count):
     write_actions(broker, writers, 100)
     replicate()
-    before = stored(tmp_path / "spark.db")
+    before = rows_in(tmp_path / "spark.db")
     remake(broker)
     write_actions(broker, RandomWriters(7, TOPIC, PARTITIONS), count)
 
@@ -304,7 +304,7 @@ def test_a_topic_that_was_made_again_is_refused(broker, writers, replicate, tmp_
     if count == 10:  # without its checkpoint it can be told by its length alone
         with pytest.raises(OtherLogError, match="was deleted and made again, or belongs to another log"):
             replicate(checkpoint=tmp_path / "new")
-    assert stored(tmp_path / "spark.db") == before
+    assert rows_in(tmp_path / "spark.db") == before
 
 
 def test_a_topic_with_another_number_of_partitions_is_refused(broker, writers, replicate):
@@ -371,12 +371,12 @@ def test_the_replicator_in_one_process_and_the_one_on_spark_go_on_with_each_othe
     write_actions(broker, writers, 60)
     replicate_embedded(broker, tmp_path / "spark.db", TOPIC)
     trim(broker, first.pointers[f"{TOPIC}/0"] + 5)  # the checkpoint has fallen behind, the store has not
-    before = stored(tmp_path / "spark.db")
+    before = rows_in(tmp_path / "spark.db")
     with pytest.raises(OtherQueryError) as raised:
         replicate()
     assert "which is gone from the log; the store has it" in one_sentence(raised)
     assert replicate(checkpoint=tmp_path / "new").rows == 0
-    assert stored(tmp_path / "spark.db") == before
+    assert rows_in(tmp_path / "spark.db") == before
 
 
 def test_a_store_that_a_later_version_made_is_left_as_it_is(broker, writers, replicate, tmp_path):
@@ -384,13 +384,13 @@ def test_a_store_that_a_later_version_made_is_left_as_it_is(broker, writers, rep
     replicate()
     with closing(sqlite3.connect(tmp_path / "spark.db")) as connection, connection:
         connection.execute("UPDATE setting SET value = '999'")
-    before = stored(tmp_path / "spark.db")
+    before = rows_in(tmp_path / "spark.db")
     write_actions(broker, writers, 10)
 
     with pytest.raises(NewerSchemaError) as raised:
         replicate()
     assert "has schema version 999" in one_sentence(raised)
-    assert stored(tmp_path / "spark.db") == before
+    assert rows_in(tmp_path / "spark.db") == before
 
 
 def test_a_store_that_is_down_is_a_sentence_and_the_next_run_goes_on(broker, writers, replicate, check, tmp_path):

@@ -46,22 +46,26 @@ def program(page):
     return "\n".join(parts)
 
 
+def run_page(page, directory, broker):
+    """How the page ended, as one program in a directory, beside a broker."""
+    (directory / "page.py").write_text(program(page).replace(USUAL_PORT, str(broker.port)))
+    return subprocess.run(
+        [sys.executable, "page.py"],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(PROJECT), "EXACTLOG_BOOTSTRAP": broker.bootstrap_servers},
+        capture_output=True,
+        text=True,
+        timeout=PROGRAM_SECONDS,
+        check=False,
+    )
+
+
 def test_the_code_of_the_page_does_what_the_page_says(tmp_path):
     with skip_without_peer():
         require_tools("java")
     page = pieces()
     with Broker(data_dir=tmp_path / "data") as broker:
-        (tmp_path / "page.py").write_text(program(page).replace(USUAL_PORT, str(broker.port)))
-        address = broker.bootstrap_servers
-        done = subprocess.run(
-            [sys.executable, "page.py"],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(PROJECT), "EXACTLOG_BOOTSTRAP": address},
-            capture_output=True,
-            text=True,
-            timeout=PROGRAM_SECONDS,
-            check=False,
-        )
+        done = run_page(page, tmp_path, broker)
 
     assert done.returncode == 0, done.stderr
     assert len(page) >= 10

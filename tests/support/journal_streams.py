@@ -7,21 +7,20 @@ from contextlib import closing
 from uuid import UUID
 
 from exactlog.client.adapters import connect
-from exactlog.client.ports import LATEST, ClientSettings
+from exactlog.client.ports import ClientSettings
 from exactlog.client.wire.partitioner import partition_of_key
 from exactlog.core.journal.event_journal_format import ACTION_HEADER, encode_action
 from exactlog.core.journal.expectation import ANY, EXISTS, NO_STREAM, Expectation
 from exactlog.core.journal.expiry import ExpireAfter
 from exactlog.core.journal.keys import SEQ_NR_MAX, JournalKey, SeqRange
-from exactlog.core.model.ids import TopicPartition
 from exactlog.core.record.batch_builder import NewRecord
 from exactlog.journal.brokers import open_brokers
 from exactlog.journal.replicator import Replicator
 from exactlog.journal.stores.store_url import journal_store
 from exactlog.testing.journal_store_contract.action_script import ActionScript
+from tests.support.replicated_store import ends_of
 from tests.unit.journal.replicating import QUICK, pointer_at, until
 
-TABLES = ("metajournal", "journal", "pointer2", "snapshot", "setting")
 JOURNALS = tuple(f"journal-{number}" for number in range(9))
 SEGMENT_SIZE = 3
 NOON_MS = 1_700_000_000_000
@@ -149,9 +148,7 @@ async def _has_seen(replicator, topic, ends):
 
 
 async def _ends(client, topic):
-    places = [TopicPartition(topic, partition) for partition in range(await client.partition_count(topic))]
-    ends = await client.list_offsets(dict.fromkeys(places, LATEST))
-    return {place.partition: ends[place].offset - 1 for place in places if ends[place].offset}
+    return {partition: end - 1 for partition, end in enumerate(await ends_of(client, topic)) if end}
 
 
 def create_topic(broker, topic, partitions):
@@ -193,9 +190,3 @@ def pointers_in(path):
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'pointer2'").fetchone():
             return {}
         return dict(connection.execute("SELECT partition, offset FROM pointer2"))
-
-
-def stored(path):
-    """All rows of all tables of a SQLite file."""
-    with closing(sqlite3.connect(path)) as connection:
-        return {table: sorted(connection.execute(f"SELECT * FROM {table}"), key=repr) for table in TABLES}

@@ -31,12 +31,9 @@ def replicate(broker, store, topic):
     async def run():
         url = f"kafka://{broker.bootstrap_servers}"
         async with connect(url) as client, journal_store(store) as opened, replicating(url, opened, topic):
-            count = await client.partition_count(topic)
-            places = [TopicPartition(topic, partition) for partition in range(count)]
-            ends = await client.list_offsets(dict.fromkeys(places, LATEST))
-            for place in places:
-                if ends[place].offset:
-                    await pointer_at(opened, topic, ends[place].offset - 1, partition=place.partition)
+            for partition, end in enumerate(await ends_of(client, topic)):
+                if end:
+                    await pointer_at(opened, topic, end - 1, partition=partition)
 
     asyncio.run(run())
 
@@ -57,9 +54,13 @@ def log_ends(broker, topic):
 
     async def run():
         async with connect(f"kafka://{broker.bootstrap_servers}") as client:
-            count = await client.partition_count(topic)
-            places = [TopicPartition(topic, partition) for partition in range(count)]
-            found = await client.list_offsets(dict.fromkeys(places, LATEST))
-            return [found[place].offset for place in places]
+            return await ends_of(client, topic)
 
     return asyncio.run(run())
+
+
+async def ends_of(client, topic):
+    """The end of each partition, as a client is told it."""
+    places = [TopicPartition(topic, partition) for partition in range(await client.partition_count(topic))]
+    found = await client.list_offsets(dict.fromkeys(places, LATEST))
+    return [found[place].offset for place in places]

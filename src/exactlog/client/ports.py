@@ -12,6 +12,7 @@ Every operation retries what may succeed later, within `ClientSettings.deadline_
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from enum import IntEnum
+from types import TracebackType
 from typing import Final, Protocol, Self
 from uuid import UUID
 
@@ -417,7 +418,9 @@ class GroupConsumer(Protocol):
         """The record that came last is done too, though no other is asked for."""
 
     async def __aenter__(self) -> Self: ...
-    async def __aexit__(self, *exception: object) -> None: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
 
 
 class Transactional(Protocol):

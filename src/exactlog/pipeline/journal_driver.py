@@ -26,6 +26,7 @@ from exactlog.journal.metrics import JournalMetrics
 from exactlog.journal.parking import ParkedRecord, SkippedRecord
 from exactlog.journal.partition_replicator import PartitionLog, PartitionReplicator
 from exactlog.journal.replication_metrics import ReplicationMetrics
+from exactlog.journal.settings import JournalSettings
 from exactlog.node.clock import SystemClock
 from exactlog.pipeline.errors import explain, hints_kept
 from exactlog.pipeline.journal_checkpoint import JournalCheckpoint
@@ -58,7 +59,6 @@ BYTES_PER_BATCH_DEFAULT: Final = 64 * 1024 * 1024
 LOOKS: Final = 4
 LOOK_AGAIN_S: Final = 0.5
 """A directory may lag behind its broker, from which a store was replicated, for a moment."""
-NO_PROGRESS_MS: Final = 10_000
 
 
 def _tell_nobody(_place: TopicPartition, _offset: int) -> None:
@@ -236,7 +236,8 @@ class JournalDriver:
             return
         url = f"kafka://{(self._options.bootstrap or '').removeprefix('kafka://')}"
         async with connect(url, ClientSettings(client_id="exactlog-spark")) as client:
-            yield ActionLog(client, self._clock, no_progress_ms=NO_PROGRESS_MS, metrics=JournalMetrics())
+            no_progress_ms = JournalSettings().no_progress_ms
+            yield ActionLog(client, self._clock, no_progress_ms=no_progress_ms, metrics=JournalMetrics())
 
     # --- a micro-batch ------------------------------------------------------------------------------------------------
 

@@ -22,11 +22,15 @@ from exactlog.journal.replication_metrics import ReplicationMetrics
 from exactlog.pipeline.errors import explain
 from exactlog.pipeline.journal_checkpoint import KAFKA_SOURCE, JournalCheckpoint
 from exactlog.pipeline.journal_driver import JournalDriver, NotBegun, ReplicationSettings
-from exactlog.pipeline.journal_includes import include_in_streams
 from exactlog.pipeline.journal_topics import JournalTopics, columns_ddl
 from exactlog.pipeline.journal_worker import OpenedStore, StoreAddress
 from exactlog.pipeline.official_connector import KAFKA, Connector, require_broker, stream_of
-from exactlog.pipeline.read_options import ReadOptions, parse_read_options
+from exactlog.pipeline.read_options import (
+    ReadOptions,
+    options_of_log,
+    options_of_ordered_batches,
+    parse_read_options,
+)
 from exactlog.pipeline.task_writer import check_attempt
 from exactlog.pipeline.upkeep_stores import reachable_url
 
@@ -39,8 +43,6 @@ DISCOVERY_S: Final = 3.0
 
 _LOOK_S: Final = 0.2
 _TRIGGER: Final = "100 milliseconds"  # between two looks for new records
-_WHOLE_PARTITION: Final = str(1 << 60)
-"""One task reads all that a batch has of a partition, so that its actions stay in order."""
 
 
 class ReplicationReport(Struct, frozen=True, kw_only=True):
@@ -115,7 +117,7 @@ def replicate_journals(
         ExactlogError: what else cannot be read or written; `explain` gives what Spark raises.
     """
     settings = settings or ReplicationSettings()
-    options = _read_options(path, bootstrap, topics)
+    options = parse_read_options(options_of_log(path, bootstrap, topics))
     url = _checked(spark, options, connector, store)
     source = KAFKA_SOURCE if connector == KAFKA else "broker" if options.path is None else "path"
     kept = JournalCheckpoint(spark, checkpoint, source=source)
@@ -152,7 +154,6 @@ class _Stream:
         self._location = location
 
     def start(self, names: Sequence[str], write: "Callable[[DataFrame, int], None]") -> "StreamingQuery":
-        include_in_streams(self._spark)
         writer = self._rows(names).writeStream.foreachBatch(write).option("checkpointLocation", self._location)
         if self.is_endless:
             return writer.trigger(processingTime=_TRIGGER).start()
@@ -161,10 +162,9 @@ class _Stream:
     def _rows(self, names: Sequence[str]) -> "DataFrame":
         if self._connector == KAFKA:
             return stream_of(self._spark.readStream, self._options, names)
-        where = {"path": self._options.path, "bootstrap": self._options.bootstrap, "topics": ",".join(names)}
-        bounds = {"maxBytesPerTrigger": str(self._bytes_per_batch), "maxBytesPerPartition": _WHOLE_PARTITION}
-        given = {name: value for name, value in where.items() if value is not None}
-        return self._spark.readStream.format("exactlog").schema(columns_ddl()).options(**given, **bounds).load()
+        log = options_of_log(self._options.path, self._options.bootstrap, names)
+        bounds = options_of_ordered_batches(self._bytes_per_batch)
+        return self._spark.readStream.format("exactlog").schema(columns_ddl()).options(**log, **bounds).load()
 
 
 class _Run:
@@ -280,12 +280,6 @@ def _report(driver: JournalDriver, metrics: ReplicationMetrics, *, lag: int, is_
         lag=lag,
         is_stopped=is_stopped,
     )
-
-
-def _read_options(path: str | Path | None, bootstrap: str | None, topics: Sequence[str]) -> ReadOptions:
-    where = None if path is None else str(Path(path).absolute())  # workers may run elsewhere in the file system
-    named = {"path": where, "bootstrap": bootstrap, "topics": ",".join(topics) or None}
-    return parse_read_options({name: value for name, value in named.items() if value is not None})
 
 
 def _checked(spark: "SparkSession", options: ReadOptions, connector: Connector, store: str) -> str:

@@ -86,17 +86,15 @@ class DirectoryLog:
 
     def __init__(self, options: ReadOptions) -> None:
         self._source = PathSource(options, COLUMNS)
-        self._extents: Mapping[TopicPartition, Extent] = {}
 
     async def start(self, place: TopicPartition) -> int:
         """See `PartitionLog`."""
-        self._extents = self._source.extents()
-        return self._extents[place].start_offset
+        return self._source.extents()[place].start_offset
 
     async def records(self, place: TopicPartition, stretch: Stretch) -> AsyncIterator[Record]:
         """See `PartitionLog`."""
-        self._extents = self._source.extents()
-        piece = Slice(*place, stretch.start, stretch.end, version=self._extents[place].version)
+        version = self._source.extents()[place].version
+        piece = Slice(*place, stretch.start, stretch.end, version=version)
         for batch in read_rows(self._source, [piece], _schema()):
             for record in records_of(batch):
                 yield record

@@ -4,8 +4,9 @@ Spark gives options in lower case; errors name them as they are documented.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final, Literal, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -23,6 +24,7 @@ Start = Literal["earliest", "latest"]
 BYTES_PER_PARTITION_DEFAULT: Final = 64 * 1024 * 1024
 """How many bytes of the log one task reads, at most about: 64 MiB."""
 
+_WHOLE_PARTITION: Final = str(1 << 60)
 _NUMBER_MAX: Final = 2**63 - 1
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _SIZE: Final = re.compile(r"([0-9]{1,19})\s*([kmgKMG]?)[bB]?")
@@ -96,6 +98,21 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
     starting_offsets: Start | None = None
     rows_per_trigger_max: int | None = None
     bytes_per_trigger_max: int | None = None
+
+
+def options_of_log(path: str | Path | None, bootstrap: str | None, topics: Iterable[str]) -> dict[str, str]:
+    """The options that say which log is read; no topics: all that are not internal."""
+    where = None if path is None else str(Path(path).absolute())  # workers may run elsewhere in the file system
+    named = {"path": where, "bootstrap": bootstrap, "topics": ",".join(topics) or None}
+    return {name: value for name, value in named.items() if value is not None}
+
+
+def options_of_ordered_batches(bytes_per_batch: int) -> dict[str, str]:
+    """The options of a stream of so much a micro-batch, in each of which one task reads all that is of a partition.
+
+    So what is of one partition stays in its order.
+    """
+    return {"maxBytesPerTrigger": str(bytes_per_batch), "maxBytesPerPartition": _WHOLE_PARTITION}
 
 
 def parse_read_options(options: Mapping[str, str], *, is_stream: bool = False) -> ReadOptions:

@@ -28,6 +28,8 @@ LOG_LEVEL: Final = "spark.log.level"
 """Spark's own setting. Without it a session logs nothing: what ends a job reaches the program as an exception."""
 
 FILTER_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_FOLDER_OF_STREAMS: Final = "streaming_job"
+"""Below the directory of `--py-files`: where Spark 4.2 has the Python that plans a stream look for them."""
 _QUERY_LOGGER: Final = "SQLQueryContextLogger"
 """Where PySpark writes the stack of every exception of Java, in the program itself."""
 
@@ -127,6 +129,8 @@ def register(spark: "SparkSession") -> None:
 
     spark.dataSource.register(ExactlogDataSource)
     spark.conf.set(FILTER_PUSHDOWN, "true")
+    if is_running():
+        _include_in_streams()
 
 
 def _is_submitted() -> bool:
@@ -202,6 +206,16 @@ def _include_wheels(context: "SparkContext") -> None:
         name = path.rpartition("/")[2]
         if name.endswith(".whl") and name not in included:
             included.append(name)
+
+
+def _include_in_streams() -> None:
+    """Let the driver's Python for streams find what `--py-files` and `addPyFile` bring; batches find it as it is."""
+    from pyspark import SparkFiles  # noqa: PLC0415  an extra
+
+    brought = Path(SparkFiles.getRootDirectory())
+    folder = brought / _FOLDER_OF_STREAMS
+    if not folder.exists():
+        folder.symlink_to(brought)
 
 
 def _launch(conf: "SparkConf", wanted: Mapping[str, str]) -> "JavaGateway":

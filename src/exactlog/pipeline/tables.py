@@ -14,7 +14,7 @@ from exactlog.core.model.isolation_level import IsolationLevel
 from exactlog.pipeline.errors import explain
 from exactlog.pipeline.open_source import open_source
 from exactlog.pipeline.partition_profile import COUNTS, COUNTS_DDL, CountedSlice, count_slices
-from exactlog.pipeline.read_options import ReadOptions, parse_read_options
+from exactlog.pipeline.read_options import ReadOptions, options_of_log, parse_read_options
 from exactlog.pipeline.source import Slice
 
 if TYPE_CHECKING:
@@ -130,9 +130,7 @@ def profile(
 def _options(
     path: str | Path | None, bootstrap: str | None, topics: Sequence[str], options: Mapping[str, str] | None
 ) -> dict[str, str]:
-    where = None if path is None else Path(path).absolute()  # workers may run elsewhere in the file system
-    named = {"path": where, "bootstrap": bootstrap, "topics": ",".join(topics) or None}
-    return {**(options or {}), **{name: str(value) for name, value in named.items() if value is not None}}
+    return {**(options or {}), **options_of_log(path, bootstrap, topics)}
 
 
 def _plan(options: ReadOptions) -> tuple[list[tuple[object, ...]], list[CountedSlice]]:

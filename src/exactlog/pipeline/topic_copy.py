@@ -13,7 +13,12 @@ from exactlog.pipeline.errors import explain, hints_kept
 from exactlog.pipeline.exactly_once import exactly_once_sink
 from exactlog.pipeline.official_connector import KAFKA, Connector, require_broker, stream_of
 from exactlog.pipeline.open_source import open_source
-from exactlog.pipeline.read_options import InvalidOptionError, parse_read_options
+from exactlog.pipeline.read_options import (
+    InvalidOptionError,
+    options_of_log,
+    options_of_ordered_batches,
+    parse_read_options,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,8 +29,6 @@ BYTES_PER_BATCH_DEFAULT: Final = 64 * 1024 * 1024
 
 _COPIED: Final = ("key", "value", "headers", "timestamp")
 _LOOK_S: Final = 0.2
-_WHOLE_PARTITION: Final = str(1 << 60)
-"""One task reads all that a batch has of a partition, so that its records stay in order."""
 
 
 class CopyLoopError(ExactlogError):
@@ -95,7 +98,7 @@ def copy_topics(
         CopyLoopError: a topic would be copied into itself.
         ExactlogError: what cannot be read or written; `explain` gives what Spark raises.
     """
-    read = _read_options(path, bootstrap, topics)
+    read = options_of_log(path, bootstrap, topics)
     require_broker(parse_read_options(read), connector)
     found = _refuse_loop(read, to, target_topic)
     sink = exactly_once_sink(bootstrap=to, topic=target_topic, txn_app_id=txn_app_id)
@@ -123,8 +126,7 @@ def _stream(
 ) -> "DataFrame":
     if connector == KAFKA:
         return stream_of(spark.readStream, parse_read_options(read), topics)
-    bounds = {"maxBytesPerTrigger": str(bytes_per_batch), "maxBytesPerPartition": _WHOLE_PARTITION}
-    return spark.readStream.format("exactlog").options(**read, **bounds).load()
+    return spark.readStream.format("exactlog").options(**read, **options_of_ordered_batches(bytes_per_batch)).load()
 
 
 class _Run:
@@ -191,12 +193,6 @@ class _Run:
         return {
             f"{topic}/{number}": each for topic, by_number in partitions.items() for number, each in by_number.items()
         }
-
-
-def _read_options(path: str | Path | None, bootstrap: str | None, topics: Sequence[str]) -> dict[str, str]:
-    where = None if path is None else str(Path(path).absolute())  # workers may run elsewhere in the file system
-    named = {"path": where, "bootstrap": bootstrap, "topics": ",".join(topics) or None}
-    return {name: value for name, value in named.items() if value is not None}
 
 
 def _refuse_loop(read: Mapping[str, str], to: str, target_topic: str | None) -> list[str]:

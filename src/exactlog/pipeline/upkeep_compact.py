@@ -16,11 +16,17 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from exactlog.core.journal.segments import SEGMENTS, head_segment
 from exactlog.core.model.errors import UnsupportedError
 from exactlog.journal.stores.sqlite_store import SqliteJournalStore
-from exactlog.pipeline.upkeep_stores import SHARES_PER_CORE, Share, reachable_url, replicated_topics, shares_of
-from exactlog.pipeline.upkeep_tasks import Progress, carry_out, rounds_of, wait_for
+from exactlog.pipeline.upkeep_stores import (
+    SHARES_PER_CORE,
+    Share,
+    SqliteShare,
+    reachable_url,
+    replicated_topics,
+    shares_of,
+)
+from exactlog.pipeline.upkeep_tasks import Progress, carry_out, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,16 +133,11 @@ def compact_store(
             hint="`exactlog pipeline verify --store` says what is in it that should not be",
         )
     named = wait_for(_topics(path, topics))
-    cores = spark.sparkContext.defaultParallelism
-    shares = shares_of(share_count or cores * SHARES_PER_CORE)
+    shares = shares_of(share_count or spark.sparkContext.defaultParallelism * SHARES_PER_CORE)
     work = partial(_compact_share, path=path, topics=named, is_dry_run=dry_run)
     done: list[list[CompactedTopic]] = []
-    is_stopped = False
-    for some in rounds_of(shares, at_a_time=cores):
-        is_stopped = is_stopping()
-        if is_stopped:
-            break
-        done += carry_out(spark, some, work, list[CompactedTopic])
+    for told_of_round in carry_out(spark, shares, work, list[CompactedTopic], is_stopping=is_stopping):
+        done += told_of_round
         rows = sum(topic.rows for told in done for topic in told)
         progress(f"share {len(done)} of {len(shares)}: {rows} rows {'to remove' if dry_run else 'removed'} so far")
     found = tuple(_total(topic, [each for told in done for each in told if each.topic == topic]) for topic in named)
@@ -145,7 +146,7 @@ def compact_store(
         journals=sum(topic.journals for topic in found),
         shares=len(done),
         shares_left=len(shares) - len(done),
-        is_stopped=is_stopped,
+        is_stopped=len(done) < len(shares),
         is_dry_run=dry_run,
         topics=found,
     )
@@ -172,12 +173,8 @@ def _compact_share(share: Share, *, path: str, topics: Sequence[str], is_dry_run
     return wait_for(compact())
 
 
-class _ClearedShare(SqliteJournalStore):
+class _ClearedShare(SqliteShare):
     """A store in a file, of whose journals one share is cleared of rows that nobody reads."""
-
-    def __init__(self, path: str, segments: frozenset[int]) -> None:
-        super().__init__(path)
-        self._segments = segments
 
     async def clear(self, topic: str, *, is_dry_run: bool) -> CompactedTopic:
         """Clears the journals of a topic, some at a time."""
@@ -199,7 +196,7 @@ class _ClearedShare(SqliteJournalStore):
             if key_id is None:
                 return None, counts
             after = key_id
-            if head_segment(key_id, segments=SEGMENTS) not in self._segments:
+            if not self._has(key_id):
                 continue
             rows = connection.execute(_COUNT, (topic, key_id)).fetchone()
             counts = [counts[0] + 1, *(count + more for count, more in zip(counts[1:], rows, strict=True))]

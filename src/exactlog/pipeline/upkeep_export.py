@@ -38,7 +38,7 @@ from exactlog.pipeline.upkeep_stores import (
     replicated_topics,
     shares_of,
 )
-from exactlog.pipeline.upkeep_tasks import Progress, carry_out, rounds_of, wait_for
+from exactlog.pipeline.upkeep_tasks import Progress, carry_out, wait_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -162,8 +162,7 @@ def export_journals(
     """
     url = reachable_url(store, master=spark.sparkContext.master)
     there = delta_target(target) if kind == "delta" else parquet_target(target)
-    cores = spark.sparkContext.defaultParallelism
-    shares = shares_of(share_count or cores * SHARES_PER_CORE)
+    shares = shares_of(share_count or spark.sparkContext.defaultParallelism * SHARES_PER_CORE)
     pointers = wait_for(_pointers(url, topics))
     columns = _columns(is_by_date=partition_by_date)
     with closing(there):
@@ -212,15 +211,17 @@ class _Run:
         )
         files: list[WrittenFile] = []
         done = 0
-        for some in rounds_of(self._shares, at_a_time=self._spark.sparkContext.defaultParallelism):
-            if self._is_stopping():
-                self._discard(files)
-                return False
-            for written in carry_out(self._spark, some, work, list[WrittenFile]):
+        for told_of_round in carry_out(
+            self._spark, self._shares, work, list[WrittenFile], is_stopping=self._is_stopping
+        ):
+            for written in told_of_round:
                 files += written
-            done += len(some)
+            done += len(told_of_round)
             rows = sum(file.row_count for file in files)
             self._progress(f"{name}: share {done} of {len(self._shares)}: {rows} events in {len(files)} files so far")
+        if done < len(self._shares):
+            self._discard(files)
+            return False
         self._target.commit(
             files,
             {(part.target_id, partition): ExportedUpTo(end) for partition, (_, end) in part.offsets.items()},

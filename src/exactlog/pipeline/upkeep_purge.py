@@ -33,7 +33,7 @@ from exactlog.pipeline.upkeep_stores import (
     replicated_topics,
     shares_of,
 )
-from exactlog.pipeline.upkeep_tasks import Progress, carry_out, rounds_of, wait_for
+from exactlog.pipeline.upkeep_tasks import Progress, carry_out, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -147,22 +147,17 @@ def purge_expired(
     day = through or datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC).date()
     counts = wait_for(_partition_counts(url, bootstrap, topics))
     order = _Order(store=url, bootstrap=bootstrap, partition_counts=counts, through=day, is_dry_run=dry_run)
-    cores = spark.sparkContext.defaultParallelism
-    shares = shares_of(share_count or cores * SHARES_PER_CORE)
+    shares = shares_of(share_count or spark.sparkContext.defaultParallelism * SHARES_PER_CORE)
     done: list[_Told] = []
-    is_stopped = False
-    for work in rounds_of(shares, at_a_time=cores):
-        is_stopped = is_stopping()
-        if is_stopped:
-            break
-        done += carry_out(spark, work, partial(_purge_share, order), _Told)
+    for told_of_round in carry_out(spark, shares, partial(_purge_share, order), _Told, is_stopping=is_stopping):
+        done += told_of_round
         found = sum(topic.due for told in done for topic in told.topics)
         asked = sum(topic.purges for told in done for topic in told.topics)
         progress(f"share {len(done)} of {len(shares)}: {found} journals due so far, {asked} purges asked for")
-    return _report(order, done, share_count=len(shares), is_stopped=is_stopped)
+    return _report(order, done, share_count=len(shares))
 
 
-def _report(order: _Order, done: Sequence[_Told], *, share_count: int, is_stopped: bool) -> PurgeReport:
+def _report(order: _Order, done: Sequence[_Told], *, share_count: int) -> PurgeReport:
     due: Counter[str] = Counter()
     purges: Counter[str] = Counter()
     for topic in (topic for told in done for topic in told.topics):
@@ -174,7 +169,7 @@ def _report(order: _Order, done: Sequence[_Told], *, share_count: int, is_stoppe
         purges=purges.total(),
         shares=len(done),
         shares_left=share_count - len(done),
-        is_stopped=is_stopped,
+        is_stopped=len(done) < share_count,
         is_dry_run=order.is_dry_run,
         topics=tuple(PurgedTopic(topic, due[topic], purges[topic]) for topic in sorted(order.partition_counts)),
         shown=tuple(journal for told in done for journal in told.shown)[:SHOWN_MAX],

@@ -99,12 +99,8 @@ def clean_regions(
     pieces = list(rounds_of(ids, at_a_time=REGIONS_PER_TASK))
     work = partial(_clean_some, bootstrap=bootstrap, namespace=namespace, is_dry_run=dry_run)
     outcomes: list[CleanedRegion] = []
-    is_stopped = False
-    for some in rounds_of(pieces, at_a_time=spark.sparkContext.defaultParallelism):
-        is_stopped = is_stopping()
-        if is_stopped:
-            break
-        for told in carry_out(spark, some, work, list[CleanedRegion]):
+    for told_of_round in carry_out(spark, pieces, work, list[CleanedRegion], is_stopping=is_stopping):
+        for told in told_of_round:
             outcomes += told
         deleted = sum(outcome.deleted_offsets for outcome in outcomes)
         progress(f"region {len(outcomes)} of {len(ids)}: {deleted} offsets {'to delete' if dry_run else 'deleted'}")
@@ -114,7 +110,7 @@ def clean_regions(
         deleted_offsets=sum(outcome.deleted_offsets for outcome in outcomes),
         failed=sum(outcome.error is not None for outcome in outcomes),
         regions_left=len(ids) - len(outcomes),
-        is_stopped=is_stopped,
+        is_stopped=len(outcomes) < len(ids),
         is_dry_run=dry_run,
         outcomes=tuple(outcomes),
     )

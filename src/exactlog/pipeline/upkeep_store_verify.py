@@ -36,7 +36,7 @@ from exactlog.journal.stores.sqlite_store import SqliteJournalStore
 from exactlog.node.clock import SystemClock
 from exactlog.pipeline.upkeep_purge import CLIENT, require_same_topic
 from exactlog.pipeline.upkeep_stores import open_share, reachable_url, replicated_topics
-from exactlog.pipeline.upkeep_tasks import Progress, carry_out, rounds_of, wait_for
+from exactlog.pipeline.upkeep_tasks import Progress, carry_out, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -162,19 +162,15 @@ def verify_store(
     places = wait_for(_replicated(url, bootstrap, topics))
     work = partial(_compare_partition, store=url, bootstrap=bootstrap)
     done: list[VerifiedPartition] = []
-    is_stopped = False
-    for some in rounds_of(places, at_a_time=spark.sparkContext.defaultParallelism):
-        is_stopped = is_stopping()
-        if is_stopped:
-            break
-        done += carry_out(spark, some, work, VerifiedPartition)
+    for told_of_round in carry_out(spark, places, work, VerifiedPartition, is_stopping=is_stopping):
+        done += told_of_round
         total = _total(done)
         progress(
             f"partition {len(done)} of {len(places)}: {total['journals']} journals so far, {total['equal']} of them "
             f"equal, findings of damage: {total['damage']}"
         )
     left = len(places) - len(done)
-    return StoreReport(**_total(done), partitions_left=left, is_stopped=is_stopped, partitions=tuple(done))
+    return StoreReport(**_total(done), partitions_left=left, is_stopped=left > 0, partitions=tuple(done))
 
 
 def _total(partitions: Sequence[VerifiedPartition]) -> Counter[str]:

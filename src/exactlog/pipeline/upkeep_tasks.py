@@ -46,9 +46,14 @@ def rounds_of(pieces: Sequence[Piece], *, at_a_time: int) -> Iterator[Sequence[P
 
 
 def carry_out(
-    spark: "SparkSession", pieces: Sequence[Piece], work: Callable[[Piece], Told], told_type: type[Told]
-) -> list[Told]:
-    """Lets tasks do the pieces of one round, a task for each; what they tell, in the order of the pieces.
+    spark: "SparkSession",
+    pieces: Sequence[Piece],
+    work: Callable[[Piece], Told],
+    told_type: type[Told],
+    *,
+    is_stopping: Callable[[], bool],
+) -> Iterator[list[Told]]:
+    """Lets tasks do the pieces, a task for each; what they tell, round for round, in the order of the pieces.
 
     Args:
         spark: a session.
@@ -56,12 +61,20 @@ def carry_out(
         work: called in a worker, with one piece; a function of a module, or a `partial` of one. A task that fails may
             be done again.
         told_type: what it returns: something that `msgspec` makes JSON of.
+        is_stopping: asked before each round; the pieces of that one and of those behind it are left then.
 
     Raises:
         ExactlogError: what `work` raised, in its own class; what Spark raises comes as `explain` gives it.
     """
-    if not pieces:
-        return []
+    for some in rounds_of(pieces, at_a_time=spark.sparkContext.defaultParallelism):
+        if is_stopping():
+            return
+        yield _carry_out_round(spark, some, work, told_type)
+
+
+def _carry_out_round(
+    spark: "SparkSession", pieces: Sequence[Piece], work: Callable[[Piece], Told], told_type: type[Told]
+) -> list[Told]:
     try:
         indexes = spark.range(0, len(pieces), 1, len(pieces))
         rows = indexes.mapInArrow(partial(_told_of, pieces=pieces, work=work), TOLD).collect()

@@ -20,7 +20,7 @@ from exactlog.core.deltalog.log_path import (
 )
 from exactlog.core.model.errors import NotFoundError
 from exactlog.core.model.topic_name import reason_name_is_invalid
-from exactlog.pipeline.upkeep_tasks import Progress, carry_out, rounds_of
+from exactlog.pipeline.upkeep_tasks import Progress, carry_out
 from exactlog.storage.audit_findings import AuditReport, TableReport, summarise
 from exactlog.storage.catalog import CATALOG_NAME
 from exactlog.storage.data_directory_audit import audit_data_directory, audit_partitions
@@ -116,7 +116,6 @@ class _Run:
         self._progress = progress
         self._is_stopping = is_stopping
         self._left = 0
-        self._is_stopped = False
 
     def audit_tables(self, names: Sequence[str]) -> Mapping[str, TableReport]:
         """What tasks find in these partitions; those that they did not come to are left out."""
@@ -124,12 +123,9 @@ class _Run:
         count, size = sum(len(part.names) for part in parts), sum(part.size_bytes for part in parts)
         found: dict[str, TableReport] = {}
         work = partial(_audit_part, data_directory=os.fspath(self._data_directory), is_deep=self._is_deep)
-        for some in rounds_of(parts, at_a_time=self._spark.sparkContext.defaultParallelism):
-            self._is_stopped = self._is_stopping()
-            if self._is_stopped:
-                break
-            for part, tables in zip(some, carry_out(self._spark, some, work, list[TableReport]), strict=True):
-                found |= zip(part.names, tables, strict=True)
+        for told_of_round in carry_out(self._spark, parts, work, dict[str, TableReport], is_stopping=self._is_stopping):
+            for tables in told_of_round:
+                found |= tables
             done = sum(table.bytes for table in found.values())
             damage = sum(finding.is_damage for table in found.values() for finding in table.findings)
             self._progress(
@@ -147,7 +143,7 @@ class _Run:
             batches=sum(table.batches for table in audit.tables),
             records=sum(table.records for table in audit.tables),
             damage=audit.damage,
-            is_stopped=self._is_stopped,
+            is_stopped=self._left > 0,
             audit=audit,
         )
 
@@ -172,9 +168,10 @@ class _Run:
         return parts
 
 
-def _audit_part(part: _Part, *, data_directory: str, is_deep: bool) -> list[TableReport]:
-    """In a task."""
-    return list(audit_partitions(OsFilesystem(), data_directory, part.names, is_deep=is_deep))
+def _audit_part(part: _Part, *, data_directory: str, is_deep: bool) -> dict[str, TableReport]:
+    """In a task: what it finds, by the names of the directories."""
+    found = audit_partitions(OsFilesystem(), data_directory, part.names, is_deep=is_deep)
+    return dict(zip(part.names, found, strict=True))
 
 
 def _size_of(directory: Path) -> int:

@@ -181,12 +181,7 @@ def export(
             progress=settings.say,
             is_stopping=stop.is_asked,
         )
-    output = settings.output_of_list()
-    metrics = msgspec.to_builtins(report)
-    rows = metrics["partitions"] if output != "table" else metrics.pop("partitions")
-    write_object(metrics, output=output)
-    if output == "table" and rows:
-        write_rows(rows, columns=_EXPORT_COLUMNS, output=output)
+    write_report(settings, report, rows_of="partitions", columns=_EXPORT_COLUMNS)
 
 
 @pipeline.command()
@@ -284,6 +279,19 @@ def running(settings: Settings, job: Job) -> "Iterator[tuple[SparkSession, StopO
         finally:
             if not was_running:
                 spark.stop()
+
+
+def write_report(settings: Settings, report: object, *, rows_of: str, columns: tuple[str, ...]) -> None:
+    """Prints a report: as JSON whole, for people its numbers and below them the rows of one of its fields."""
+    output = settings.output_of_list()
+    metrics = msgspec.to_builtins(report)
+    if output != "table":
+        write_object(metrics, output=output)
+        return
+    rows = metrics.pop(rows_of)
+    write_object({name: value for name, value in metrics.items() if not isinstance(value, list)}, output=output)
+    if rows:
+        write_rows(rows, columns=columns, output=output)
 
 
 def _version_and_time(text: str | None) -> tuple[int | None, int | None]:

@@ -6,9 +6,8 @@ import click
 import msgspec
 
 from exactlog.cli.commands.journal import parse_skipped
-from exactlog.cli.commands.pipeline import Job, connector_option, job_options, running
+from exactlog.cli.commands.pipeline import Job, connector_option, job_options, running, write_report
 from exactlog.cli.commands.pipeline_upkeep import store_option
-from exactlog.cli.output import write_object, write_rows
 from exactlog.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -66,8 +65,7 @@ def replicate_journal(
             progress=settings.say,
             is_stopping=stop.is_asked,
         )
-    metrics = msgspec.to_builtins(report)
-    metrics["parked"] = rows = [
+    parked = [
         {
             "topic": record.place.topic,
             "partition": record.place.partition,
@@ -77,9 +75,5 @@ def replicate_journal(
         }
         for record in report.parked
     ]
-    output = settings.output_of_list()
-    if output == "table":
-        del metrics["parked"]
-    write_object(metrics, output=output)
-    if output == "table" and rows:
-        write_rows(rows, columns=_PARKED_COLUMNS, output=output)
+    told = {**msgspec.to_builtins(report), "parked": parked}
+    write_report(settings, told, rows_of="parked", columns=_PARKED_COLUMNS)

@@ -10,10 +10,10 @@ import msgspec
 
 from exactlog.cli.commands.journal import STORE_VARIABLE
 from exactlog.cli.commands.log_audit import write_audit
-from exactlog.cli.commands.pipeline import Job, job_options, running
+from exactlog.cli.commands.pipeline import Job, job_options, running, write_report
 from exactlog.cli.errors import InvalidUsageError
 from exactlog.cli.exit_codes import ExitCode
-from exactlog.cli.output import write_object, write_rows
+from exactlog.cli.output import write_object
 from exactlog.cli.settings import Command, Settings
 
 if TYPE_CHECKING:
@@ -231,16 +231,3 @@ def export_journals(
             is_stopping=stop.is_asked,
         )
     write_report(settings, report, rows_of="partitions", columns=_EXPORT_COLUMNS)
-
-
-def write_report(settings: Settings, report: msgspec.Struct, *, rows_of: str, columns: tuple[str, ...]) -> None:
-    """Prints a report: as JSON whole, for people its numbers and below them the rows of one of its fields."""
-    output = settings.output_of_list()
-    metrics = msgspec.to_builtins(report)
-    if output != "table":
-        write_object(metrics, output=output)
-        return
-    rows = metrics.pop(rows_of)
-    write_object({name: value for name, value in metrics.items() if not isinstance(value, list)}, output=output)
-    if rows:
-        write_rows(rows, columns=columns, output=output)
