@@ -15,6 +15,7 @@ from tests.peers.apache_cassandra import ApacheCassandra, cassandra_jars
 from tests.peers.apache_kafka import ApacheKafka, kafka_jars
 from tests.peers.gate import in_ci, skip_without_peer
 from tests.peers.go_programs import build_go_program
+from tests.peers.java_options import QUICK_START, start_spark_quickly
 from tests.support.commit_engine import BOTH_ENGINES, ENGINES, use_engine
 from tests.support.standstill import brokers_of, tell_standstill
 
@@ -60,6 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "both_engines: make test runs it with either --engine; set by path")
     if config.getoption("--engine"):
         use_engine(config.getoption("--engine"))
+    start_spark_quickly()
+    ApacheKafka.java_options = QUICK_START
     usual = "long" if config.getoption("--long") else "ci" if in_ci() else "dev"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
 

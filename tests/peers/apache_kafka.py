@@ -5,8 +5,9 @@ The jars come from Maven into `.cache/`. Settings are Kafka's own, except what o
 
 import base64
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 from tests.peers.jars import jars_of_pom
 from tests.peers.java_server import JavaServer, free_ports
@@ -15,7 +16,6 @@ from tests.peers.toolchain import require_tools, run_tool
 
 KAFKA_VERSION = "4.4.0"
 
-# The options of Kafka's own start script.
 JAVA_OPTIONS = (
     "-server",
     "-XX:+UseG1GC",
@@ -24,6 +24,7 @@ JAVA_OPTIONS = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
+"""Those of Kafka's own start script."""
 
 LOGGING = """\
 Configuration:
@@ -50,6 +51,7 @@ class ApacheKafka(JavaServer):
     """One running broker; a context manager.
 
     Attributes:
+        java_options: of all of them; those of Kafka's own start script where nobody says others.
         bootstrap_servers: where clients begin.
         port: the loopback port.
         start_times: how long it took to its first answers.
@@ -59,6 +61,7 @@ class ApacheKafka(JavaServer):
     port_taken = "Address already in use"
     logs = ("stdout.log", "server.log")
     stop_seconds = 30
+    java_options: ClassVar[Sequence[str]] = JAVA_OPTIONS
 
     bootstrap_servers: str
     port: int
@@ -82,8 +85,9 @@ class ApacheKafka(JavaServer):
         properties.write_text(self._server_properties(controller_port))
         (folder / "log4j2.yaml").write_text(LOGGING.format(folder=folder))
         java = ["java", f"-Dlog4j2.configurationFile={folder}/log4j2.yaml", "-cp", f"{jars}/*"]
+        java[1:1] = self.java_options
         run_tool([*java, "kafka.tools.StorageTool", "format", "-t", _cluster_id(), "-c", properties])
-        java[1:1] = [f"-Xms{self._heap}", f"-Xmx{self._heap}", *JAVA_OPTIONS]
+        java[1:1] = [f"-Xms{self._heap}", f"-Xmx{self._heap}"]
         self._command = [*java, "kafka.Kafka", str(properties)]
         self._run()
 

@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 from tests.peers.jars import jars_of_pom
+from tests.peers.java_options import QUICK_START
 from tests.peers.toolchain import CACHE, only_one_at_a_time, require_tools, run_tool
 
 SOURCES = Path(__file__).with_name("java")
-_QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
 
 
 def java_client_cases(kafka_version: str) -> list[str]:
@@ -43,7 +43,7 @@ def _program(folder: Path, name: str, kafka_version: str, *, jars: str) -> list[
             sources = sorted(folder.glob("*.java"))
             run_tool(["javac", "-Xlint:all,-classfile", "-cp", f"{needed}/*", "-d", unfinished, *sources])
             unfinished.rename(classes)
-    return ["java", *_QUICK_START, "-cp", f"{classes}:{needed}/*", name]
+    return ["java", *QUICK_START, "-Xmx512m", "-cp", f"{classes}:{needed}/*", name]
 
 
 def _digest(folder: Path) -> str:
