@@ -7,7 +7,6 @@ from threading import Event
 from typing import NamedTuple
 
 from demo.served_broker import ServedBroker
-from exactlog.broker.coordinator.transaction_orphans import is_known
 from exactlog.core.deltalog.log_path import parse_partition_directory_name
 from exactlog.core.model.topic_name import TRANSACTION_STATE
 from exactlog.node.node import Node
@@ -248,7 +247,7 @@ async def _unknown_transactions(services):
     for log in await _open_all(services):
         for producer in log.open_transactions():
             entries = [runner.machine.find_by_producer(producer.producer_id) for runner in runners]
-            if not any(entry and is_known(entry, producer, log.topic_partition) for entry in entries):
+            if not any(entry and entry.ends(log.topic_partition, producer.producer_epoch) for entry in entries):
                 found.append((log.topic_partition, producer))
     return found
 

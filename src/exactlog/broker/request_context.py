@@ -79,6 +79,14 @@ class RequestContext:
         """The request gets no response (Produce with acks=0)."""
         self._reply.skip()
 
+    def park(self, byte_count: int) -> None:
+        """So many bytes of the request wait for a coordinator; with too many the connection is read no further."""
+        self._connection.park(byte_count)
+
+    def unpark(self, byte_count: int) -> None:
+        """They wait no longer."""
+        self._connection.unpark(byte_count)
+
     def close(self, reason: str) -> None:
         """Closes the connection, for the cases in which Kafka does; the reason is a constant in kebab case."""
         self._connection.close(reason)

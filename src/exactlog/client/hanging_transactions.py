@@ -12,11 +12,22 @@ import msgspec
 
 from exactlog.client.ports import LATEST, Client, IsolationLevel
 from exactlog.client.transactions import ActiveProducer, TransactionDescription
-from exactlog.core.model.errors import OffsetOutOfRangeError
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import ExactlogError, OffsetOutOfRangeError
 from exactlog.core.model.ids import Offset, ProducerId, TimestampMs, TopicPartition
 
 WITHOUT_TRANSACTIONS: Final = "__transaction_state"
 """The topic in which coordinators write, and nobody else."""
+
+
+_COORDINATOR_AWAY: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+"""What a broker answers that cannot tell all its transactions now."""
 
 
 class OpenTransaction(msgspec.Struct, frozen=True):
@@ -26,11 +37,13 @@ class OpenTransaction(msgspec.Struct, frozen=True):
         place: the partition.
         producer: who has it; `start_offset` is known.
         coordinated: what a coordinator knows of this producer; None if no coordinator knows it.
+        is_undecided: whether no coordinator could be asked, so that it may or may not be ended by one.
     """
 
     place: TopicPartition
     producer: ActiveProducer
     coordinated: TransactionDescription | None
+    is_undecided: bool = False
 
     @property
     def start_offset(self) -> Offset:
@@ -41,6 +54,8 @@ class OpenTransaction(msgspec.Struct, frozen=True):
     @property
     def hangs(self) -> bool:
         """Whether its coordinator will not end it here: it does not know of it."""
+        if self.is_undecided:
+            return False
         return self.coordinated is None or self.place not in self.coordinated.partitions
 
 
@@ -67,7 +82,14 @@ async def open_transactions(client: Client, places: Collection[TopicPartition]) 
     seen = {(place, producer) for place, producers in before.items() for producer in _open(producers)}
     if not seen:
         return ()
-    coordinated = await _coordinated(client, {producer.producer_id for _, producer in seen})
+    coordinated: dict[ProducerId, TransactionDescription] = {}
+    is_undecided = False
+    try:
+        coordinated = await _coordinated(client, {producer.producer_id for _, producer in seen})
+    except ExactlogError as error:
+        if error.kafka_error not in _COORDINATOR_AWAY:
+            raise
+        is_undecided = True
     after = await client.describe_producers({place for place, _ in seen})
     still = {
         (place, producer.producer_id, producer.txn_start_offset)
@@ -75,15 +97,15 @@ async def open_transactions(client: Client, places: Collection[TopicPartition]) 
         for producer in _open(producers)
     }
     return tuple(
-        OpenTransaction(place, producer, coordinated.get(producer.producer_id))
+        OpenTransaction(place, producer, coordinated.get(producer.producer_id), is_undecided)
         for place, producer in sorted(seen, key=lambda found: (found[0], found[1].txn_start_offset))
         if (place, producer.producer_id, producer.txn_start_offset) in still
     )
 
 
 async def find_hanging(client: Client, places: Collection[TopicPartition]) -> tuple[OpenTransaction, ...]:
-    """Those of the open transactions that no coordinator will end."""
-    return tuple(found for found in await open_transactions(client, places) if found.hangs)
+    """Those of the open transactions that no coordinator will end, or of which that cannot be told now."""
+    return tuple(found for found in await open_transactions(client, places) if found.hangs or found.is_undecided)
 
 
 async def started_at(client: Client, place: TopicPartition, start_offset: Offset) -> TimestampMs | None:

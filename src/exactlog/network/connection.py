@@ -28,6 +28,7 @@ _UNWRITTEN_BYTES: Final = 8  # too many bytes that the peer does not take
 _SERVER_WIDE: Final = 16
 _DRAINING: Final = 32  # for good: what is in flight is answered, then the connection closes
 _CLOSING: Final = 64  # for good
+_PARKED_BYTES: Final = 128  # too many bytes of requests that wait in the handler
 
 _WRITE_AT_ONCE_BYTES: Final = 1024 * 1024  # so many bytes are not collected any further
 _HANDLER_FAILED: Final = "connection %d from %s closed: its handler failed"
@@ -119,6 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         "_outgoing",
         "_outgoing_bytes",
         "_owner",
+        "_parked_bytes",
         "_pauses",
         "_quiet_since_ms",
         "_reason",
@@ -148,6 +150,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0  # of answers given, not yet with the transport
         self._unsent_bytes_max = min(_WRITE_AT_ONCE_BYTES, owner.limits.pending_bytes_max)  # then something is done
         self._unwritten_bytes = 0  # with the transport, at the last look
+        self._parked_bytes = 0
         self._pauses = 0
         self._reason = ""  # why it closes
         self._is_admitted = False
@@ -176,6 +179,18 @@ class Connection(asyncio.BufferedProtocol):
     def release(self) -> None:
         """Undo `hold`: frames that waited are handed out in the next turn of the event loop."""
         self._unpause(_HELD)
+
+    def park(self, byte_count: int) -> None:
+        """A request of so many bytes waits in the handler, until `unpark`: with too many nothing more is read."""
+        self._parked_bytes += byte_count
+        if self._parked_bytes > self._owner.limits.pending_bytes_max:
+            self._pause(_PARKED_BYTES)
+
+    def unpark(self, byte_count: int) -> None:
+        """Undo `park`, with as many bytes."""
+        self._parked_bytes -= byte_count
+        if self._parked_bytes <= self._owner.limits.pending_bytes_max // 2:
+            self._unpause(_PARKED_BYTES)
 
     def close(self, reason: str) -> None:
         """Send the answers that are ready and whose turn it is, then close. Every other frame stays unanswered.

@@ -20,7 +20,8 @@ class NetworkLimits(msgspec.Struct, frozen=True, kw_only=True):
         connections_max: one more is closed as soon as it is accepted (`connections.max`).
         idle_ms_max: a connection so long without a word or a debt is closed (`connections.max.idle.ms`).
         requests_in_flight_max: per connection, frames whose answers have not left; at it reading pauses, until half.
-        pending_bytes_max: per connection, answer bytes not taken by the peer; above it reading pauses, until half.
+        pending_bytes_max: per connection, answer bytes not taken by the peer; above it reading pauses, until half. So
+            too for bytes of requests that wait in the handler, counted by themselves.
         close_linger_ms: how long a closing connection may take to send its last answers.
     """
 

@@ -60,7 +60,6 @@ def rebuild_aborted(segments: Sequence[Segment], damaged: Collection[Segment]) -
         if segment in left:
             left.remove(segment)
             segment.aborted.replace(transactions)
-            _logger.warning("%s: the index of aborted transactions was made anew", segment.path)
 
 
 def _ask(segments: Sequence[Segment], segment: Segment, start_offset: Offset, end_offset: Offset) -> AbortedInRange:
@@ -69,6 +68,7 @@ def _ask(segments: Sequence[Segment], segment: Segment, start_offset: Offset, en
     except (DamageError, OSError) as error:
         _logger.warning("%s: its index of aborted transactions cannot be used: %s", segment.path, error)
         rebuild_aborted(segments, [segment])
+        _logger.warning("%s: the index of aborted transactions was made anew", segment.path)
         return segment.aborted.find(start_offset, end_offset)
 
 

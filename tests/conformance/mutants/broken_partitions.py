@@ -221,7 +221,7 @@ def forget_producers(patch, hit):
         recovered.producers = ProducerStates([replace(entry, batches=()) for entry in entries])
 
     on_recovery(patch, change)
-    patch.setattr(producer_state, "_judge_unknown_producer", lambda header: None)
+    patch.setattr(producer_state, "_judge_unknown_producer", lambda header, sequence_max: None)
     patch.setattr(producer_state, "_judge_sequence", lambda header, entry: None)
 
 

@@ -23,6 +23,7 @@ from tests.support.raw_transactions import (
 )
 
 NONE = ErrorCode.NONE
+LAST_COORDINATOR_EPOCH = 2**31 - 1
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +136,23 @@ def test_a_marker_of_an_older_epoch_or_coordinator_is_refused(raw, topic, hangin
     assert write_marker(raw, topic, producer_id, epoch + 3, COMMIT, coordinator_epoch=6) is (
         ErrorCode.TRANSACTION_COORDINATOR_FENCED
     )
+
+
+def test_a_marker_of_a_coordinator_that_is_yet_to_come_shuts_the_present_one_out(raw, topic, hanging):
+    """As in Apache Kafka: whoever gives more than DescribeProducers tells has to end what comes by hand."""
+    assert write_marker(raw, topic, *hanging.identity, ABORT, coordinator_epoch=LAST_COORDINATOR_EPOCH) is NONE
+    assert hanging.produce((topic, 0, b"shut out")) == [NONE]
+    assert hanging.end(COMMIT) is NONE
+    while describe(raw, topic.name).transaction_state != "CompleteCommit":
+        pass
+
+    assert values(read_on(raw, topic)) == []
+    assert raw.list_offset(topic, -1, isolation_level=COMMITTED).offset == 2, "what was committed hangs there"
+
+    fenced = write_marker(raw, topic, *hanging.identity, COMMIT, coordinator_epoch=LAST_COORDINATOR_EPOCH - 1)
+    assert fenced is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    assert write_marker(raw, topic, *hanging.identity, COMMIT, coordinator_epoch=LAST_COORDINATOR_EPOCH) is NONE
+    assert values(read_on(raw, topic)) == [b"shut out"]
 
 
 def test_from_transaction_version_2_on_a_marker_has_an_epoch_above_that_of_its_transaction(raw, topic, hanging):

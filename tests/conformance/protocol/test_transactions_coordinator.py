@@ -196,6 +196,24 @@ def test_a_broker_verifies_each_partition(raw, producer, version):
     assert producer.verify((topic, 0), version=version) == [ErrorCode.PRODUCER_FENCED]
 
 
+BEGINNINGS = {
+    "AddPartitionsToTxn": (lambda producer, topic: producer.add((topic, 0)), 1),
+    "AddOffsetsToTxn": (lambda producer, topic: producer.add_offsets("group"), 1),
+    "Produce": (lambda producer, topic: producer.produce((topic, 0, b"value")), 2),
+    "TxnOffsetCommit": (lambda producer, topic: producer.commit_offsets("group", topic, 1), 2),
+}
+
+
+@pytest.mark.parametrize("request_name", BEGINNINGS)
+def test_the_coordinator_keeps_which_protocol_its_producer_speaks(broker, topic, producer, request_name):
+    begin, version = BEGINNINGS[request_name]
+
+    assert begin(producer, topic) in (NONE, [NONE])
+
+    runner = broker._running_node().services.transactions.find(topic.name)
+    assert runner.machine.entry(topic.name).client_transaction_version == version
+
+
 # --- EndTxn ----------------------------------------------------------------------------------------------------------
 
 

@@ -18,9 +18,17 @@ from exactlog.core.protocol.messages.offset_fetch import OffsetFetchRequest, Off
 from exactlog.core.transaction.requests import ErrorAnswer
 from exactlog.core.transaction.shard import TransactionShard
 from exactlog.testing import Broker
+from tests.support.forgotten_commits import forget
 from tests.support.isolated_reader import COMMITTED, read_on, values
 from tests.support.raw_client import RawClient
-from tests.support.raw_transactions import ABORT, COMMIT, TransactionalProducer, describe, list_transactions
+from tests.support.raw_transactions import (
+    ABORT,
+    COMMIT,
+    TransactionalProducer,
+    describe,
+    list_transactions,
+    write_marker,
+)
 
 NONE = ErrorCode.NONE
 ID = "mine"
@@ -78,18 +86,6 @@ def until_not_open(raw, transactional_id=ID):
     while (state := describe(raw, transactional_id).transaction_state) not in {"CompleteAbort", "CompleteCommit"}:
         assert state in {"Ongoing", "PrepareAbort", "PrepareCommit", ""}
     return state
-
-
-def forget(broker, topic, *, versions):
-    """Takes the newest delta commits of a topic's partition away, as if they had never been made."""
-    log = Path(broker.data_dir) / f"topic={topic}-part=0" / "_delta_log"
-    commits = sorted(
-        path for path in log.glob("*.json") if path.name.split(".")[0].isdigit() and path.suffix == ".json"
-    )
-    commits = [path for path in commits if "checkpoint" not in path.name]
-    assert len(commits) > versions
-    for path in commits[-versions:]:
-        path.unlink()
 
 
 # --- a start ---------------------------------------------------------------------------------------------------------
@@ -235,6 +231,27 @@ def test_a_partition_is_not_used_before_its_orphans_are_aborted(broker, ask, res
         over(raw, producer).become(-1, -1).become(0, 0)
         assert producer.produce((topic, 0, b"value")) == [ErrorCode.INVALID_PRODUCER_EPOCH]
         assert raw.list_offset(topic, -1, isolation_level=COMMITTED).offset == 2
+
+
+def test_an_orphan_that_its_partition_lets_nobody_abort_keeps_it_from_nobody_else(broker, ask, restart_on_either):
+    """Somebody has written a marker there by hand, of a coordinator that is yet to come."""
+    with RawClient(broker.port) as raw:
+        topic, producer = begin(raw)
+        assert write_marker(raw, topic, *producer.identity, ABORT, coordinator_epoch=2**31 - 1) is NONE
+        assert producer.produce((topic, 0, b"orphan")) == [NONE]
+    broker.kill()
+    forget(broker, TRANSACTION_STATE, versions=1)
+    restart_on_either()
+
+    with RawClient(broker.port) as raw:
+        other = TransactionalProducer(raw, "other")
+        assert other.init() is NONE
+        assert other.produce((topic, 0, b"value")) == [NONE]
+        assert raw.list_offset(topic, -1, isolation_level=COMMITTED).offset == 2, "only by hand is it ended"
+        assert write_marker(raw, topic, *producer.identity, ABORT, coordinator_epoch=2**31 - 1) is NONE
+        assert other.end(COMMIT) is NONE
+        until_not_open(raw, "other")
+        assert values(read_on(raw, topic)) == [b"value"]
 
 
 # --- time ------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from exactlog.client.ports import IsolationLevel, ListedOffset, TopicListing
 from exactlog.client.produced import ProducerIdentity
 from exactlog.client.transactions import ActiveProducer, TransactionDescription, TransactionListing
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import KafkaError, NotFoundError, OffsetOutOfRangeError
+from exactlog.core.model.errors import KafkaError, NotFoundError, OffsetOutOfRangeError, UnavailableError
 from exactlog.core.model.ids import TopicPartition
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -248,6 +248,7 @@ def test_hanging_transactions_are_found_with_who_waits_and_what_to_do(told):
             "last_stable_offset": 4,
             "end_offset": 9,
             "waiting_groups": ["waiting"],
+            "undecided": False,
             "command": "exactlog txn abort orders:0 --start-offset 4",
         }
     ]
@@ -269,6 +270,35 @@ def test_where_nothing_hangs_it_says_how_far_it_looked(told):
     assert (ran.code, ran.value) == (0, [])
     assert ran.err.startswith("2 partitions looked at")
     assert told(ToldClient(), "find-hanging", "orders:0", "-q").err == ""
+
+
+class UnaskedClient(ToldClient):
+    """A cluster whose coordinator cannot be asked."""
+
+    async def list_transactions(self, **filters):
+        error = UnavailableError("list transactions: gave up")
+        error.kafka_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        raise error
+
+
+def test_while_the_coordinator_cannot_be_asked_what_is_open_is_shown_and_no_command_to_abort_it(told):
+    ran = told(UnaskedClient(active={A: producing(4)}), "find-hanging")
+
+    (row,) = ran.value
+    assert (row["start_offset"], row["undecided"], row["command"]) == (4, True, None)
+    assert "cannot be asked" in ran.err
+    assert "txn abort" not in told(UnaskedClient(active={A: producing(4)}), "find-hanging", "-o", "table").out
+
+
+def test_what_a_coordinator_may_still_commit_is_aborted_only_if_forced(told):
+    client = UnaskedClient(active={A: producing(4)})
+
+    refused = told(client, "abort", "orders:0", "--start-offset", 4)
+
+    assert (refused.code, "may still commit" in refused.error["message"]) == (6, True)
+    assert client.done == []
+    assert told(client, "abort", "orders:0", "--start-offset", 4, "--force").code == 0
+    assert client.done[-1][0] == "marker"
 
 
 # --- abort ----------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Which transactions hang, against a toy cluster."""
 
+import pytest
+
 from exactlog.client.hanging_transactions import (
     HeldPartition,
     find_hanging,
@@ -7,9 +9,13 @@ from exactlog.client.hanging_transactions import (
     open_transactions,
     started_at,
 )
+from exactlog.client.ports import ClientSettings
+from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.model.errors import ExactlogError
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.protocol.api_keys import ApiKey
 from exactlog.core.protocol.messages.describe_producers import ActiveProducer, DescribeProducersRequest
+from exactlog.core.protocol.messages.list_transactions import ListTransactionsResponse
 from exactlog.core.record.batch_builder import NewRecord
 from tests.unit.client.toy_broker import running
 from tests.unit.client.toy_transactions import ToyTransaction, TransactionCluster
@@ -87,6 +93,29 @@ async def test_the_coordinator_is_told_with_an_open_transaction():
     async with running(cluster) as client:
         (found,) = await open_transactions(client, [A])
     assert (found.coordinated.transactional_id, found.hangs) == ("pay", False)
+
+
+@pytest.mark.parametrize(
+    "refusal", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR]
+)
+async def test_while_no_coordinator_can_be_asked_nothing_is_said_to_hang_and_all_is_shown(refusal):
+    cluster = cluster_with((A, open_at(2, producer_id=7)))
+    cluster.answer_list_transactions = lambda *_: ListTransactionsResponse(error_code=refusal)
+
+    async with running(cluster, ClientSettings(deadline_ms=200, backoff_ms=1)) as client:
+        (found,) = await find_hanging(client, [A, B])
+
+    assert (found.place, found.start_offset, found.is_undecided, found.hangs) == (A, 2, True, False)
+
+
+async def test_another_refusal_of_the_coordinator_is_an_error():
+    cluster = cluster_with((A, open_at(2, producer_id=7)))
+    refused = ListTransactionsResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+    cluster.answer_list_transactions = lambda *_: refused
+
+    async with running(cluster, ClientSettings(deadline_ms=200, backoff_ms=1)) as client:
+        with pytest.raises(ExactlogError):
+            await find_hanging(client, [A])
 
 
 async def test_groups_that_have_come_to_the_last_stable_offset_wait():

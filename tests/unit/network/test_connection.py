@@ -232,7 +232,8 @@ def test_a_quiet_connection_with_unread_answers_is_idle_but_not_while_its_peer_t
 class Story:
     """A connection under load: frames whose handling is drawn, and the events that can happen next."""
 
-    ACTIONS = ("now", "now_large", "later", "skip", "hold", "pause_server")
+    ACTIONS = ("now", "now_large", "later", "skip", "hold", "park", "pause_server")
+    PARKED_BYTES = 70
     LARGE = bytes(100)
 
     def __init__(self, data: st.DataObject) -> None:
@@ -260,9 +261,17 @@ class Story:
             case "hold":
                 connection.hold()
                 self.waiting.append((reply, bytes(frame)))
+            case "park":
+                assert self.parked_bytes <= self.owner.limits.pending_bytes_max
+                connection.park(self.PARKED_BYTES)
+                self.waiting.append((reply, bytes(frame)))
             case "pause_server":
                 self.owner.is_reading_paused = True
                 reply.send([frame])
+
+    @property
+    def parked_bytes(self) -> int:
+        return self.PARKED_BYTES * sum(self.actions[frame] == "park" for _, frame in self.waiting)
 
     def expected_answers(self) -> list[bytes]:
         endings = {frame: self.LARGE if action == "now_large" else b"" for frame, action in self.actions.items()}
@@ -289,6 +298,8 @@ class Story:
         reply.send([frame])
         if self.actions[frame] == "hold":
             self.owner.connection.release()
+        if self.actions[frame] == "park":
+            self.owner.connection.unpark(self.PARKED_BYTES)
 
 
 @given(st.data())

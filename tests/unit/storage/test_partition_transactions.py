@@ -147,7 +147,7 @@ def test_what_a_coordinator_writes_has_no_sequence(disk, partition):
 def test_whose_epoch_is_raised_each_time_begins_at_zero(disk, partition):
     disk.commit(partition, batch_of(b"there was something before"))
 
-    late = write(disk, partition, 7, 5, supports_epoch_bump=True)
+    late = write(disk, partition, 7, 5, first_sequence_max=0)
 
     assert refused(late) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 

@@ -52,6 +52,7 @@ def _ask(request: AddOffsetsToTxnRequest, partition: TopicPartition, context: Re
         producer_id=ProducerId(request.producer_id),
         producer_epoch=ProducerEpoch(request.producer_epoch),
         partitions=(partition,),
+        transaction_version=1,  # in the second one TxnOffsetCommit adds it
     )
 
     def decide(shard: TransactionShard, waiter: Waiter, now_ms: int) -> Decision:

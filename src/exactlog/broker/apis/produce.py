@@ -18,6 +18,7 @@ Versions: 0 to 2 are advertised and refused (KAFKA-18659); 8 error messages; 9 f
 partitions become part of the transaction by being written to, before they must be it (KIP-890); 13 topic ids (KIP-516).
 """
 
+import logging
 from collections.abc import Coroutine
 from typing import assert_never
 
@@ -51,6 +52,8 @@ from exactlog.core.protocol.messages.produce import (
 from exactlog.core.record.batch_format import BatchHeader
 from exactlog.core.record.batch_validation import InvalidRecords, validate_produced
 from exactlog.storage.partition_log import Appended, AppendRefused, PartitionLog
+
+_logger = logging.getLogger(__name__)
 
 TOPIC_IDS_SINCE = 13
 ZSTD_SINCE = 7
@@ -107,12 +110,24 @@ class _Share:
 class _Produce:
     """One request on its way: looked up, appended, and answered when the last partition's result is known."""
 
-    __slots__ = ("_has_error", "_in_transaction", "_missing", "_writer", "context", "request", "shares")
+    __slots__ = (
+        "_has_error",
+        "_in_transaction",
+        "_missing",
+        "_parked_bytes",
+        "_queued",
+        "_writer",
+        "context",
+        "request",
+        "shares",
+    )
 
     def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
         self.request = request
         self.context = context
         self._in_transaction: list[_TransactionalShare] = []
+        self._queued = 0  # of those, by now, who have neither gone nor been refused
+        self._parked_bytes = 0  # of those that could not go at once
         self._writer: Writer | None = None  # of those
         self.shares = [[_Share(part) for part in data.partition_data] for data in request.topic_data]
         self._missing = 1 + sum(map(len, self.shares))  # the one more is `append` itself
@@ -163,7 +178,11 @@ class _Produce:
             writes, self._in_transaction = self._in_transaction, []  # else they and this would hold each other
             self._writer = writer_of(self.request, self.context, writes[0].header)
             self._missing += len(writes)  # each waits for the coordinator too
+            self._queued = len(writes)
             self.context.broker.transactions.writes.write(self._writer, writes)
+            if self._queued:
+                self._parked_bytes = sum(write.size_bytes for write in writes)
+                self.context.park(self._parked_bytes)
         self._finish_request()
 
     def _finish_request(self) -> None:
@@ -174,7 +193,7 @@ class _Produce:
                 self._send()
         elif self._has_error:
             self.context.close("acks-0-failed")  # what else could tell the client
-        else:
+        elif not self._queued:  # else it is in flight until the last one has gone: so many are read, and no more
             self.context.skip()
 
     def _append_records(self, share: _Share, *, now_ms: int) -> None:
@@ -231,7 +250,9 @@ class _Produce:
 
         partition.when_committed(when_committed)
 
-    def append_in_transaction(self, share: _Share, header: BatchHeader, records: memoryview) -> None:
+    def append_in_transaction(
+        self, share: _Share, header: BatchHeader, records: memoryview, *, lowest_sequence: int | None
+    ) -> None:
         """Appends a batch that the coordinator knows to be part of the producer's transaction.
 
         Also where nobody waits any more: whoever wants no answer may have gone by now.
@@ -240,9 +261,22 @@ class _Produce:
         assert self._writer is not None
         now_ms = self.context.broker.clock.now_ms()
         outcome = share.partition.append(
-            header, records, now_ms=now_ms, is_verified=True, supports_epoch_bump=self._writer.may_add
+            header,
+            records,
+            now_ms=now_ms,
+            is_verified=True,
+            first_sequence_max=0 if self._writer.may_add else lowest_sequence,
         )
         self._await(share, share.partition, outcome)
+        self._queued -= 1
+        if self._parked_bytes and not self._queued:
+            self._unpark()
+
+    def _unpark(self) -> None:
+        """All have gone, or been refused."""
+        self.context.unpark(self._parked_bytes)
+        if self.request.acks == 0 and not self._has_error:
+            self.context.skip()
 
     def end_wait_for_coordinator(self, share: _Share, error: ErrorCode) -> None:
         """What makes a share part of a transaction is committed, or never will be."""
@@ -258,6 +292,9 @@ class _Produce:
         """The coordinator lets a share not in."""
         self._missing -= 1
         self._put(share, _refused(share, *in_words_of_produce(error, self.context.api_version)))
+        self._queued -= 1
+        if self._parked_bytes and not self._queued:
+            self._unpark()
         self._go_on()
 
     def _append_on_terms(
@@ -337,19 +374,31 @@ class _Produce:
 class _TransactionalShare:
     """A share that is part of a transaction: a `coordinator.transaction_writes.Write`."""
 
-    __slots__ = ("_produce", "_records", "_share", "header", "partition")
+    __slots__ = ("_produce", "_records", "_share", "first_sequence", "header", "partition")
 
     def __init__(self, produce: _Produce, share: _Share, header: BatchHeader, records: memoryview) -> None:
         assert isinstance(share.partition, PartitionLog)
         self.partition = share.partition
         self.header = header
+        self.first_sequence = header.base_sequence
         self._produce = produce
         self._share = share
         self._records = records
 
-    def go(self) -> None:
+    @property
+    def size_bytes(self) -> int:
+        """Of its records."""
+        return len(self._records)
+
+    def go(self, *, lowest_sequence: int | None = None) -> None:
         """Appends it."""
-        self._produce.append_in_transaction(self._share, self.header, self._records)
+        try:
+            self._produce.append_in_transaction(
+                self._share, self.header, self._records, lowest_sequence=lowest_sequence
+            )
+        except Exception:  # the request would never be answered: its connection ends, and nobody else is hurt
+            _logger.exception("a batch of a transaction could not be appended to %s", self.partition.topic_partition)
+            self._produce.context.close("handler-error")
 
     def is_joined(self, error: ErrorCode) -> None:
         """What makes it part of the transaction is committed, or never will be."""

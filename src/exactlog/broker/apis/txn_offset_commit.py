@@ -26,7 +26,7 @@ from exactlog.core.group.requests import CommitAnswer, TransactionalCommitReques
 from exactlog.core.model.authorization import Operation, ResourceType
 from exactlog.core.model.decisions import ProducerIdentity
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.ids import ProducerEpoch, ProducerId
+from exactlog.core.model.ids import NO_SEQUENCE, ProducerEpoch, ProducerId
 from exactlog.core.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -139,8 +139,14 @@ class _OffsetsInTransaction:
         """The one that keeps the group's offsets."""
         return self._runner.partition
 
-    def go(self) -> None:
+    @property
+    def first_sequence(self) -> int:
+        """It has none: a coordinator writes it."""
+        return NO_SEQUENCE
+
+    def go(self, *, lowest_sequence: int | None = None) -> None:
         """The coordinator of transactions knows that the group is part of the transaction."""
+        del lowest_sequence
         commit = self._commit
         self._runner.decide(
             lambda shard, now_ms: shard.commit_transactional_offsets(commit, self, now_ms=now_ms), asker=self

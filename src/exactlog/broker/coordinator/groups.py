@@ -16,7 +16,6 @@ from exactlog.core.config.definition import InvalidConfig
 from exactlog.core.config.topic_configs import TopicConfig, validate_topic_config
 from exactlog.core.group.shard import GroupLimits, GroupShard
 from exactlog.core.model.clock import Clock
-from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import InvariantError
 from exactlog.core.model.metrics import Registry
 from exactlog.core.model.topic_name import CONSUMER_OFFSETS
@@ -87,11 +86,10 @@ class GroupCoordinator(Shards[GroupShard]):
             task.add_done_callback(self._tasks.discard)
 
     async def _drop_offsets(self, topic: str, topic_id: UUID) -> None:
-        runners = await self.load_all()
-        if isinstance(runners, ErrorCode):
-            _logger.error("offsets in the deleted topic %s stay: %s", topic, runners.name)
-            return
-        for runner in runners:
+        loaded = await self.load_each()
+        for index, error in loaded.missing.items():
+            _logger.error("%s-%d: offsets in the deleted topic %s stay: %s", CONSUMER_OFFSETS, index, topic, error.name)
+        for runner in loaded.runners:
             runner.decide(lambda shard, now_ms: shard.delete_topic(topic, topic_id=topic_id, now_ms=now_ms))
 
     def _count_groups(self) -> int:

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from exactlog.broker.coordinator.decided_records import DecidedRecord, batches_of, encode_records, newest_of_each
 from exactlog.broker.coordinator.machine import AnyMachine
+from exactlog.broker.coordinator.telling import NOT_TOLD, call_back, send_away, tell, waiters_of
 from exactlog.broker.timers import Timers
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.decisions import (
@@ -68,6 +69,8 @@ class ShardRunner(Generic[AnyMachine]):
     """One shard at work. It belongs to the event loop.
 
     Args:
+        on_effect: carries out what the rules decide to be done elsewhere.
+        on_broken: called when its rules have broken; it has resigned.
         only_newest_counts: whether of records with one key that go into one batch only the last need be written.
 
     Attributes:
@@ -83,6 +86,7 @@ class ShardRunner(Generic[AnyMachine]):
         timers: Timers,
         clock: Clock,
         on_effect: Callable[[Struct], None] = expect_no_effect,
+        on_broken: Callable[[], None] = lambda: None,
         only_newest_counts: bool = False,
     ) -> None:
         self.machine = machine
@@ -91,6 +95,7 @@ class ShardRunner(Generic[AnyMachine]):
         self._timers = timers
         self._clock = clock
         self._on_effect = on_effect
+        self._on_broken = on_broken
         self._timer_keys: set[Hashable] = set()
         self._only_newest_counts = only_newest_counts
         self._forming: list[DecidedRecord] = []
@@ -140,7 +145,7 @@ class ShardRunner(Generic[AnyMachine]):
                 part of the same round, and that is whole or absent.
         """
         if self._is_resigned or (has_effects_now and self._partition.failure is not None):  # nothing can be recorded
-            _send_away([] if asker is None else [asker])
+            send_away([] if asker is None else [asker])
             return
         decision = NOTHING
         told_at_once: tuple[Answer, ...] = ()
@@ -148,12 +153,12 @@ class ShardRunner(Generic[AnyMachine]):
         try:
             decision = work(self.machine, now_ms)
             told_at_once = self._carry_out(decision, now_ms=now_ms, has_effects_now=has_effects_now)
-        except Exception:  # nobody else is hurt, and whoever waits here is sent away
+        except Exception:
             _logger.critical(_STOPS, self._partition.topic_partition, exc_info=True)
             unanswered = [] if asker is None else [asker]
-            self.resign((*unanswered, *_waiters(decision)))
-        for answer in told_at_once:
-            answer.waiter.answer(answer.outcome)
+            self._break((*unanswered, *waiters_of(decision)))
+        if told_at_once:
+            tell(told_at_once, asker=asker)
 
     def _carry_out(self, decision: Decision, *, now_ms: TimestampMs, has_effects_now: bool) -> tuple[Answer, ...]:
         """Does what was decided just now, nothing else may have happened since; gives who is to be told at once."""
@@ -161,12 +166,12 @@ class ShardRunner(Generic[AnyMachine]):
             records = encode_records(decision.records, now_ms=now_ms)
         except EncodeError as error:  # before anything of it has happened: it concerns who asked, and nobody else
             _logger.error("%s: a decision cannot be written down: %s", self._partition.topic_partition, error)
-            _send_away(_waiters(decision), ErrorCode.UNKNOWN_SERVER_ERROR)
+            send_away(waiters_of(decision), ErrorCode.UNKNOWN_SERVER_ERROR)
             return ()
         if records and decision.producer is not None:
             refusal = self._append_pending(records, decision.producer)
             if refusal is not ErrorCode.NONE:
-                self._refuse(refusal, partial(_send_away, _waiters(decision)))
+                self._refuse(refusal, partial(send_away, waiters_of(decision)))
                 return ()
         elif records:
             self._gather(records)
@@ -182,11 +187,9 @@ class ShardRunner(Generic[AnyMachine]):
     def _conclude(self, answers: Sequence[Answer], effects: Sequence[Struct], error: ErrorCode) -> None:
         """What was decided is committed, or never will be."""
         if error is not ErrorCode.NONE:
-            for answer in answers:
-                answer.waiter.fail(error)
+            send_away([answer.waiter for answer in answers], error)
             return
-        for answer in answers:
-            answer.waiter.answer(answer.outcome)
+        tell(answers)
         for effect in effects:
             self._have_done(effect)
 
@@ -230,7 +233,7 @@ class ShardRunner(Generic[AnyMachine]):
                 refusal = self._append_marker(marker, identity, transaction_version=transaction_version)
         except Exception:
             _logger.critical(_STOPS, self._partition.topic_partition, exc_info=True)
-            self.resign()
+            self._break()
         if refusal is ErrorCode.NONE:
             self.when_committed(then)
             return True
@@ -262,7 +265,7 @@ class ShardRunner(Generic[AnyMachine]):
             self._on_effect(effect)
         except Exception:
             _logger.critical(_STOPS, self._partition.topic_partition, exc_info=True)
-            self.resign()
+            self._break()
 
     # --- the log ------------------------------------------------------------------------------------------------
 
@@ -285,7 +288,7 @@ class ShardRunner(Generic[AnyMachine]):
             self._append_forming()
         except Exception:
             _logger.critical(_STOPS, self._partition.topic_partition, exc_info=True)
-            self.resign()
+            self._break()
 
     def _append_forming(self) -> bool:
         """What was gathered until now becomes one batch; False where it has to be forgotten."""
@@ -398,7 +401,7 @@ class ShardRunner(Generic[AnyMachine]):
             try:
                 waiting.popleft()[1](ErrorCode.NONE)
             except Exception:  # who waits behind it must not wait for ever
-                _logger.exception("%s: what is committed could not be told", self._partition.topic_partition)
+                _logger.exception(NOT_TOLD)
 
     def _forget_decided(self, error: ErrorCode) -> None:
         """What was decided since the last commit never happened."""
@@ -408,8 +411,7 @@ class ShardRunner(Generic[AnyMachine]):
         self._forming = []
         waiting, self._waiting = self._waiting, deque()
         self.decide(lambda machine, now_ms: machine.reset(now_ms=now_ms))
-        for _, callback in waiting:  # some decide on, by what is left
-            callback(ErrorCode.NOT_COORDINATOR)
+        call_back([callback for _, callback in waiting], ErrorCode.NOT_COORDINATOR)  # some decide on, by what is left
 
     # --- its bound ----------------------------------------------------------------------------------------------
 
@@ -461,6 +463,11 @@ class ShardRunner(Generic[AnyMachine]):
 
     # --- the end ------------------------------------------------------------------------------------------------
 
+    def _break(self, unanswered: Iterable[Waiter] = ()) -> None:
+        """Its rules have broken, or what carries them out: nobody else is hurt, and who waits here is sent away."""
+        self.resign(unanswered)
+        self._on_broken()
+
     def append_decided(self) -> None:
         """Has what is decided in the log before this shard resigns: what others have written because of it stays so."""
         self._append_gathered()
@@ -478,18 +485,8 @@ class ShardRunner(Generic[AnyMachine]):
         for key in self._timer_keys:
             self._timers.cancel((self, key))
         waiting, self._waiting = self._waiting, deque()
-        for _, callback in waiting:
-            callback(ErrorCode.NOT_COORDINATOR)
-        _send_away((*self.machine.resign(), *also))
-
-
-def _waiters(decision: Decision) -> list[Waiter]:
-    return [answer.waiter for answer in (*decision.answers, *decision.told_at_once)]
-
-
-def _send_away(waiters: Iterable[Waiter], error_code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-    for waiter in dict.fromkeys(waiters):  # each once
-        waiter.fail(error_code)
+        call_back([callback for _, callback in waiting], ErrorCode.NOT_COORDINATOR)
+        send_away((*self.machine.resign(), *also))
 
 
 def _nothing() -> None:

@@ -7,6 +7,7 @@ partitions stays what it was then.
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Generic
 from uuid import UUID
 
@@ -29,11 +30,25 @@ from exactlog.storage.round_committer import RoundCommitter
 
 _logger = logging.getLogger(__name__)
 
+_UNASKED: Final = "unasked-load"
+
 LOAD_WAIT_S: Final = 5.0
 """How long a request waits for its shard; where that takes longer, clients are told to try again."""
 
 LOAD_RETRY_DELAY_MS: Final = 1_000
 """How long a shard that could not be loaded is left alone: reading it again tells nothing new so soon."""
+
+UNASKED_LOAD_DELAY_MS: Final = 10_000
+"""After which a shard that could not be loaded, or that broke, is loaded though nobody asks: what is open in it times
+out, as often as transactions are looked at for that (`check_interval_ms`)."""
+
+
+class LoadedShards(Struct, Generic[AnyMachine]):
+    """The shards of a coordinator, as far as they can be loaded."""
+
+    runners: list[ShardRunner[AnyMachine]]
+    missing: dict[int, ErrorCode]
+    """Those that cannot be had now, by their partition, and why: as `Shards.load`."""
 
 
 class Shards(Generic[AnyMachine]):
@@ -133,23 +148,31 @@ class Shards(Generic[AnyMachine]):
             return runner
         if index in self._not_loaded:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        task = self._loading.get(index)
-        if task is None:
-            task = self._loading[index] = asyncio.ensure_future(self._load(index))
-            task.add_done_callback(lambda _: self._loading.pop(index, None))
+        task = self._loading.get(index) or self._begin_load(index)
         done, _ = await asyncio.wait([task], timeout=LOAD_WAIT_S)
         return task.result() if done else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
-    async def load_all(self) -> list[ShardRunner[AnyMachine]] | ErrorCode:
-        """All shards, loaded; none where nobody ever needed one. Or why that cannot be had now, as `load`."""
+    async def load_each(self) -> LoadedShards[AnyMachine]:
+        """All shards, as far as they can be loaded; none where nobody ever needed one."""
         topic = self._topics.by_name(self._topic)
-        loaded: list[ShardRunner[AnyMachine]] = []
+        loaded: LoadedShards[AnyMachine] = LoadedShards([], {})
         for index in range(0 if topic is None else topic.partition_count):
-            runner = await self.load_index(index)
-            if isinstance(runner, ErrorCode):
-                return runner
-            loaded.append(runner)
+            found = await self.load_index(index)
+            if isinstance(found, ErrorCode):
+                loaded.missing[index] = found
+            else:
+                loaded.runners.append(found)
         return loaded
+
+    async def load_all(self) -> list[ShardRunner[AnyMachine]] | ErrorCode:
+        """All shards, loaded; or why one of them cannot be had now, as `load`."""
+        loaded = await self.load_each()
+        return next(iter(loaded.missing.values()), loaded.runners)
+
+    def _begin_load(self, index: int) -> asyncio.Task[ShardRunner[AnyMachine] | ErrorCode]:
+        task = self._loading[index] = asyncio.ensure_future(self._load(index))
+        task.add_done_callback(lambda _: self._loading.pop(index, None))
+        return task
 
     def runners(self) -> list[ShardRunner[AnyMachine]]:
         """The shards that are loaded; some may not work any more."""
@@ -199,6 +222,9 @@ class Shards(Generic[AnyMachine]):
         except (DecodeError, DamageError, InvariantError, OSError) as error:
             _logger.critical("%s: what is in it cannot be loaded: %s", partition.topic_partition, error)
             return self._leave_alone(index)
+        except Exception:  # a defect of its rules: it concerns this shard alone
+            _logger.critical("%s: what is in it cannot be loaded", partition.topic_partition, exc_info=True)
+            return self._leave_alone(index)
         if self._is_resigned:
             return ErrorCode.NOT_COORDINATOR
         runner = ShardRunner(
@@ -208,6 +234,7 @@ class Shards(Generic[AnyMachine]):
             timers=self._timers,
             clock=self._clock,
             on_effect=self._on_effect,
+            on_broken=partial(self._load_unasked, index),
             only_newest_counts=self._only_newest_counts,
         )
         topic = self._topics.by_name(self._topic)
@@ -221,7 +248,18 @@ class Shards(Generic[AnyMachine]):
         """A shard cannot be loaded: whoever asks for it in the next moment is told so without another look."""
         self._not_loaded.add(index)
         self._timers.set((self, index), LOAD_RETRY_DELAY_MS, lambda: self._not_loaded.discard(index))
+        self._load_unasked(index)
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def _load_unasked(self, index: int) -> None:
+        """Has a shard loaded in a while, unless somebody asks for it before."""
+
+        def load() -> None:
+            is_there = self._topics.by_name(self._topic) is not None and not self._is_resigned
+            if is_there and index not in self._loading and self.find_index(index) is None:
+                _ = self._begin_load(index)
+
+        self._timers.set((_UNASKED, self, index), UNASKED_LOAD_DELAY_MS, load)
 
     # --- the end ------------------------------------------------------------------------------------------------
 

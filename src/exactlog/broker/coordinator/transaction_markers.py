@@ -26,7 +26,7 @@ from exactlog.broker.topic_registry import TopicRegistry
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.decisions import ProducerIdentity
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.ids import TopicPartition
+from exactlog.core.model.ids import ProducerId, TopicPartition
 from exactlog.core.model.topic_name import CONSUMER_OFFSETS, TRANSACTION_STATE
 from exactlog.core.record.control_record_format import TransactionMarker
 from exactlog.core.transaction.requests import WriteMarkers
@@ -111,11 +111,13 @@ class _Attempt:
 class _Opening:
     """A partition that is being opened and has transactions to end before anybody else comes by it."""
 
-    __slots__ = ("changed", "partition")
+    __slots__ = ("changed", "partition", "refused")
 
     def __init__(self, partition: PartitionLog) -> None:
         self.partition = partition
         self.changed = asyncio.Event()
+        self.refused: set[ProducerId] = set()
+        """Whose markers it takes not."""
 
 
 class MarkerWriter:
@@ -136,7 +138,8 @@ class MarkerWriter:
     async def make_ready(self, partitions: Sequence[TopicPartition]) -> None:
         """Opens those of the partitions that are not open yet, as far as that goes."""
         closed = [key for key in partitions if self._find(key) is ErrorCode.LEADER_NOT_AVAILABLE]
-        await open_all(self._topics, closed)
+        if closed:
+            await open_partitions(self._topics, closed)
         for key in partitions:
             if self._find(key) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 await self._groups.load_index(key.partition)
@@ -149,14 +152,10 @@ class MarkerWriter:
         *,
         transaction_version: int,
         then: Callable[[ErrorCode], None],
-    ) -> bool:
-        """Appends a marker to a partition that is open; tells once it is committed, or why it never will be.
-
-        Returns:
-            whether it is on its way into the log.
-        """
+    ) -> None:
+        """Appends a marker to a partition that is open; tells once it is committed, or why it never will be."""
         target = self._find(topic_partition)
-        return self._append_to(target, marker, identity, transaction_version=transaction_version, then=then)
+        self._append_to(target, marker, identity, transaction_version=transaction_version, then=then)
 
     def _find(self, topic_partition: TopicPartition) -> _Target:
         """Where markers for a partition go; or why they cannot: not now (`_NOT_READY`), or never."""
@@ -183,6 +182,7 @@ class MarkerWriter:
         transaction_version: int,
         then: Callable[[ErrorCode], None],
     ) -> bool:
+        """As `append`; gives whether it is on its way into the log."""
         if isinstance(target, ErrorCode):
             then(target)
             return False
@@ -197,6 +197,8 @@ class MarkerWriter:
         )
         if self._opening and (opening := self._opening.get(target.topic_partition)) is not None:
             opening.changed.set()
+            if isinstance(outcome, AppendRefused):
+                opening.refused.add(identity.producer_id)
         if isinstance(outcome, AppendRefused):
             refusal = outcome.error_code
             target.when_committed(lambda error: then(refusal if error is ErrorCode.NONE else error))
@@ -204,15 +206,18 @@ class MarkerWriter:
         target.when_committed(then)
         return True
 
-    async def end_while_opening(self, partition: PartitionLog, is_ended: Callable[[], bool]) -> None:
-        """Waits until a marker has been appended to a partition that is being opened, and that nobody else comes by.
+    async def end_while_opening(
+        self, partition: PartitionLog, producer_id: ProducerId, is_ended: Callable[[], bool]
+    ) -> None:
+        """Waits until a producer's marker has come to a partition that is being opened, and that nobody else comes by.
 
         Args:
-            is_ended: looks whether the marker was the one that is waited for.
+            is_ended: looks whether a marker that was appended is the one that is waited for. One that the partition
+                refuses will never be.
         """
         opening = self._opening[partition.topic_partition] = _Opening(partition)
         try:
-            while not (is_ended() or self._is_stopped):
+            while not (is_ended() or producer_id in opening.refused or self._is_stopped):
                 await opening.changed.wait()
                 opening.changed.clear()
         finally:
@@ -272,21 +277,21 @@ class MarkerWriter:
             except Exception:
                 _logger.exception("the partitions of %s cannot be opened", job)
             await job.wait_for_outcome()
-            if not self._has_to_go(job):
+            if self._is_due(job):
                 self._append_all(job, attempt, [self._find(partition) for partition in partitions])
 
         task = asyncio.ensure_future(append_when_ready())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _has_to_go(self, job: _Job) -> bool:
-        """Whether its markers are not to be written any more."""
+    def _is_due(self, job: _Job) -> bool:
+        """Whether its markers are still to be written; one whose outcome was not committed is given up here."""
         if self._is_stopped or self._jobs.get(job.key) is not job:
-            return True
-        if job.has_outcome:
             return False
-        _logger.warning("%s was not committed: its markers are not written", job)
-        del self._jobs[job.key]
+        if not job.has_outcome:
+            _logger.warning("%s was not committed: its markers are not written", job)
+            del self._jobs[job.key]
+            return False
         return True
 
     def _append_all(self, job: _Job, attempt: _Attempt, targets: Sequence[_Target]) -> None:
@@ -347,15 +352,9 @@ class MarkerWriter:
 
     def _try_again_later(self, job: _Job, partitions: Sequence[TopicPartition]) -> None:
         def try_again() -> None:
-            if not self._has_to_go(job):
+            if self._is_due(job):
                 self._try(job, partitions)
 
         job.attempt = _Attempt(partitions, is_first=False)
         job.is_told_at_once = False
         self._timers.set((self, job.key), RETRY_MS, try_again)
-
-
-async def open_all(topics: TopicRegistry, partitions: Sequence[TopicPartition]) -> None:
-    """Opens partitions side by side, if there are any."""
-    if partitions:
-        await open_partitions(topics, partitions)

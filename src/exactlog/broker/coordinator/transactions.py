@@ -20,7 +20,7 @@ from exactlog.broker.coordinator.shards import Shards
 from exactlog.broker.coordinator.transaction_fault_points import END_BEFORE_PREPARE
 from exactlog.broker.coordinator.transaction_markers import MarkerWriter
 from exactlog.broker.coordinator.transaction_orphans import Orphans
-from exactlog.broker.coordinator.transaction_writes import TransactionWrites, Writer
+from exactlog.broker.coordinator.transaction_writes import Held, TransactionWrites, Writer
 from exactlog.broker.producer_ids import ProducerIds
 from exactlog.broker.timers import Timers
 from exactlog.broker.topic_registry import TopicRegistry
@@ -37,6 +37,7 @@ from exactlog.core.model.topic_name import CONSUMER_OFFSETS, TRANSACTION_STATE
 from exactlog.core.transaction.limits import TransactionLimits
 from exactlog.core.transaction.requests import (
     AddPartitionsRequest,
+    EndAnswer,
     EndRequest,
     ErrorAnswer,
     TransactionDescription,
@@ -96,7 +97,7 @@ class TransactionCoordinator(Shards[TransactionShard]):
             timers=timers,
             clock=clock,
             new_topic_id=new_topic_id,
-            on_loaded=self._expire_regularly,
+            on_loaded=self._look_after,
             on_dismissed=lambda runner: timers.cancel((_EXPIRY, runner)),
             on_effect=self._carry_out_effect,
             only_newest_counts=True,
@@ -105,7 +106,12 @@ class TransactionCoordinator(Shards[TransactionShard]):
         self.markers = MarkerWriter(topics=topics, groups=groups, timers=timers, clock=clock)
         self.writes = TransactionWrites(self)
         self._orphans = Orphans(
-            load_all=self.load_all, markers=self.markers, topics=topics, clock=clock, coordinator_epoch=leader_epoch
+            load_each=self.load_each,
+            hold_off=self.writes.hold_off,
+            markers=self.markers,
+            topics=topics,
+            clock=clock,
+            coordinator_epoch=leader_epoch,
         )
         if self.is_enabled:
             topics.before_use(self._orphans.end_in)
@@ -130,6 +136,11 @@ class TransactionCoordinator(Shards[TransactionShard]):
             read=lambda: sum(runner.machine.open_count for runner in self.runners()),
         )
         metrics.gauge(
+            "exactlog_transactions_undecided",
+            "Transactions open in partitions whose coordinator cannot be asked, since a shard of it cannot be loaded.",
+            read=lambda: self._orphans.undecided_count,
+        )
+        metrics.gauge(
             "exactlog_transactional_ids",
             "Transactional ids that are remembered.",
             read=lambda: sum(runner.machine.id_count for runner in self.runners()),
@@ -149,9 +160,14 @@ class TransactionCoordinator(Shards[TransactionShard]):
             self._spawn(self._load_eagerly())
 
     async def _load_eagerly(self) -> None:
-        loaded = await self.load_all()
-        if isinstance(loaded, ErrorCode):
-            _logger.error("transactions that were under way are not looked after yet: %s", loaded.name)
+        loaded = await self.load_each()
+        for index, error in loaded.missing.items():
+            _logger.error(
+                "%s-%d: transactions that were under way are not looked after yet: %s",
+                TRANSACTION_STATE,
+                index,
+                error.name,
+            )
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -209,24 +225,30 @@ class TransactionCoordinator(Shards[TransactionShard]):
         else:
             runner.when_committed(callback)
 
-    def abort_orphans(self, writer: Writer, partitions: tuple[TopicPartition, ...], then: Callable[[], None]) -> None:
-        """Data was appended, and the record that made it part of a transaction was not committed: it is aborted."""
-        if self._is_resigned:  # the next start finds what there is to abort
-            return
+    def is_ending(self, transactional_id: str) -> bool:
+        """Whether the id's transaction is about to end: what comes now is of the next one."""
+        runner = self.find(transactional_id)
+        return runner is not None and runner.machine.is_ending(transactional_id)
 
-        async def abort_until_done() -> None:
-            if await self._orphans.end_lost(writer, partitions):
-                then()
-
-        self._spawn(abort_until_done())
+    def abort_orphans(self, held: Sequence[Held], then: Callable[[Held], None]) -> None:
+        """What producers have open in partitions is aborted, as far as it is part of no transaction."""
+        if not self._is_resigned:  # else the next start finds what there is to abort
+            self._spawn(self._orphans.end_lost(held, then))
 
     def end(self, request: EndRequest, waiter: Waiter, *, runner: TransactionRunner) -> None:
-        """Ends a transaction of a shard, once all that was written in it is committed."""
+        """Ends a transaction of a shard, once all that was written in it is committed, and what came before is done."""
         end = _EndOfTransaction(
-            runner, request, waiter, self._end_in_next_round if self._has_markers_in_round else None
+            runner, request, waiter, self._end_in_next_round if self._has_markers_in_round else None, self._begin_end
         )
+        if request.transactional_id in runner.machine.waited_for:
+            end.queue()
+        else:
+            self._begin_end(end)
+
+    def _begin_end(self, end: "_EndOfTransaction") -> None:
+        """What came before it is done."""
         # An atomic round may hold what it ends: all of that is committed, or in it.
-        unsettled = [] if self._is_atomic else self._unsettled(runner, request)
+        unsettled = [] if self._is_atomic else self._unsettled(end.runner, end.request)
         if unsettled or self._has_markers_in_round:
             end.wait(unsettled)
         else:
@@ -243,10 +265,7 @@ class TransactionCoordinator(Shards[TransactionShard]):
         ends, self._ends = self._ends, []
         for end in ends:
             self._ending_now = end.runner
-            try:
-                end.decide(has_effects_now=True)
-            except Exception:  # of who is told at once: those behind it must go on
-                _logger.exception("who waited for the end of a transaction could not be told of it")
+            end.decide(has_effects_now=True)
         self._ending_now = None
 
     def _unsettled(self, runner: TransactionRunner, request: EndRequest) -> list[Settling]:
@@ -301,7 +320,10 @@ class TransactionCoordinator(Shards[TransactionShard]):
                 )
             )
 
-    def _expire_regularly(self, runner: TransactionRunner) -> None:
+    def _look_after(self, runner: TransactionRunner) -> None:
+        """A shard begins to work."""
+        self._orphans.look_again()
+
         def expire() -> None:
             if runner.is_usable:
                 runner.decide(lambda shard, now_ms: shard.expire_ids(now_ms=now_ms))
@@ -318,6 +340,7 @@ class TransactionCoordinator(Shards[TransactionShard]):
         for runner in self.runners():
             runner.append_decided()
         super().resign()
+        self._orphans.look_again()
 
 
 class _CountingShard(TransactionShard):
@@ -343,9 +366,12 @@ class _CountingShard(TransactionShard):
 
 
 class _EndOfTransaction:
-    """A transaction that is to end, once what was written in it is committed."""
+    """A transaction that is to end, once what was written in it is committed.
 
-    __slots__ = ("_decide_later", "_is_expected", "_missing", "_request", "_waiter", "runner")
+    Where it has to queue behind others of its transactional id it waits for that itself, as a `Waiter`.
+    """
+
+    __slots__ = ("_begin", "_decide_later", "_is_expected", "_missing", "_waiter", "request", "runner")
 
     def __init__(
         self,
@@ -353,21 +379,41 @@ class _EndOfTransaction:
         request: EndRequest,
         waiter: Waiter,
         decide_later: Callable[["_EndOfTransaction"], None] | None,
+        begin: Callable[["_EndOfTransaction"], None],
     ) -> None:
         self.runner = runner
-        self._request = request
+        self.request = request
         self._waiter = waiter
         self._decide_later = decide_later
+        self._begin = begin
         self._missing = 0
         self._is_expected = False
+
+    def queue(self) -> None:
+        """Waits until what came before it has gone on."""
+        self.runner.decide(lambda shard, now_ms: shard.queue_end(self.request, self, now_ms=now_ms), asker=self)
+
+    def answer(self, outcome: Struct) -> None:
+        """It has; or it takes too long."""
+        error = outcome.error_code if isinstance(outcome, ErrorAnswer) else ErrorCode.UNKNOWN_SERVER_ERROR
+        if error is ErrorCode.NONE:
+            self._is_expected = True
+            self._begin(self)
+        else:
+            self._waiter.answer(EndAnswer(error_code=error))
+
+    def fail(self, error_code: ErrorCode) -> None:
+        """Nothing goes on any more."""
+        self._waiter.fail(error_code)
 
     def wait(self, settling: Sequence[Settling]) -> None:
         """Waits for all of them; then it is decided, now or later. What comes meanwhile is no part of it.
 
         What a round refuses was answered with an error: it is not part of what ends.
         """
-        self._is_expected = True
-        self.runner.machine.expect_end(self._request.transactional_id)
+        if not self._is_expected:
+            self._is_expected = True
+            self.runner.machine.expect_end(self.request.transactional_id)
         self._missing = 1 + len(settling)
         for settle in settling:
             settle(self._one_is_settled)
@@ -388,7 +434,7 @@ class _EndOfTransaction:
 
     def _decide(self, shard: TransactionShard, now_ms: int) -> Decision:
         END_BEFORE_PREPARE.reach()
-        return shard.end(self._request, self._waiter, was_expected=self._is_expected, now_ms=now_ms)
+        return shard.end(self.request, self._waiter, was_expected=self._is_expected, now_ms=now_ms)
 
 
 def _add(runner: TransactionRunner, request: AddPartitionsRequest, waiter: "_OneWaiter") -> None:

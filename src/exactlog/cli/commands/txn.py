@@ -147,12 +147,16 @@ def producers(settings: Settings, /, *, targets: tuple[str, ...]) -> None:
 def find_hanging_command(settings: Settings, /, *, targets: tuple[str, ...]) -> None:
     """Find transactions that no coordinator will end: in each TOPIC, or one PARTITION of it, or everywhere.
 
-    Readers of committed records wait for them until they are aborted; the command that does it is printed.
+    Readers of committed records wait for them until they are aborted; the command that does it is printed. Without a
+    command are those whose coordinator cannot be asked now: it may still end them.
     """
     rows, count = run_with_client(settings, lambda client: describe_hanging(client, targets))
     _write(rows, columns=_HANGING_COLUMNS, settings=settings)
     if not rows:
         settings.say(f"{count} partitions looked at: every open transaction has a coordinator that will end it")
+    undecided = sum(row["undecided"] is True for row in rows)
+    if undecided:
+        settings.say(f"{undecided} may have a coordinator that will end them; it cannot be asked now, its log says why")
 
 
 txn.add_command(abort)
@@ -244,8 +248,13 @@ async def _hanging_row(client: Client, found: OpenTransaction, held: HeldPartiti
         "last_timestamp": found.producer.last_timestamp_ms,
         **held_row(held),
         "waiting_groups": list(held.waiting_groups) if is_first else [],
-        "command": f"exactlog txn abort {place.topic}:{place.partition} --start-offset {start_offset}",
+        "undecided": found.is_undecided,
+        "command": None if found.is_undecided else _abort_command(place, start_offset),
     }
+
+
+def _abort_command(place: TopicPartition, start_offset: int) -> str:
+    return f"exactlog txn abort {place.topic}:{place.partition} --start-offset {start_offset}"
 
 
 def _producer_row(place: TopicPartition, producer: ActiveProducer) -> Row:

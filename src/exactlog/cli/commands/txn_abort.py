@@ -17,7 +17,7 @@ from exactlog.client.hanging_transactions import held_partitions, open_transacti
 from exactlog.client.ports import Client
 from exactlog.client.transactions import ONGOING
 from exactlog.core.model.error_code import ErrorCode
-from exactlog.core.model.errors import KafkaError, NotFoundError
+from exactlog.core.model.errors import KafkaError, NotFoundError, UnavailableError
 from exactlog.core.model.ids import TopicPartition
 
 
@@ -87,6 +87,7 @@ async def abort_hanging(client: Client, place: TopicPartition, *, start_offset: 
 
     Raises:
         NotFoundError: no open transaction begins there.
+        UnavailableError: no coordinator can be asked about it, and it was not forced.
         KafkaError: INVALID_TXN_STATE: a coordinator knows it, and will end it, and it was not forced.
     """
     await find_places(client, place.topic, (place.partition,))
@@ -97,6 +98,12 @@ async def abort_hanging(client: Client, place: TopicPartition, *, start_offset: 
         raise NotFoundError(
             f"no open transaction of {place.topic}:{place.partition} begins at offset {start_offset}",
             hint=f"Open ones begin at {starts}." if starts else "None is open there.",
+        )
+    if found.is_undecided and not is_forced:
+        raise UnavailableError(
+            f"the coordinator of the transaction at offset {start_offset} of {place.topic}:{place.partition} cannot be "
+            "asked: it may still commit it",
+            hint="Try again when it can (the log of its broker says more); --force aborts it here all the same.",
         )
     if found.coordinated is not None and not found.hangs and not is_forced:
         transactional_id = found.coordinated.transactional_id

@@ -14,8 +14,9 @@ those whose answer it missed. The partition remembers each producer's epoch and 
     leaves a gap, or is an old one no longer remembered     Refused: OUT_OF_ORDER_SEQUENCE_NUMBER
     is of a producer not known here, at sequence 0          Fresh
     the same at another sequence                            Fresh: what was known has expired or was deleted (KIP-360);
-                                                            but Refused where the log has never held a record, since
-                                                            then an earlier batch is still under way (KAFKA-15591)
+                                                            but Refused where an earlier batch is still under way: the
+                                                            log has never held a record (KAFKA-15591), or it came while
+                                                            the coordinator was being asked (KAFKA-14920)
     is not transactional, inside the producer's transaction  Refused: INVALID_TXN_STATE
 
 A transaction is open from its first batch here to the marker that its coordinator has written. A marker
@@ -154,7 +155,7 @@ class ProducerStates:
         log_is_empty_forever: bool,
         is_client: bool = True,
         is_verified: bool = False,
-        supports_epoch_bump: bool = False,
+        first_sequence_max: int | None = None,
     ) -> Decision:
         """Decide what to do with a batch that `validate_produced` has let pass.
 
@@ -164,8 +165,9 @@ class ProducerStates:
             is_client: false for what the coordinators write themselves: no sequences, but epochs.
             is_verified: whether the coordinator has just said that the producer's transaction is open, with this
                 partition in it.
-            supports_epoch_bump: whether the producer has a new epoch in each transaction (transaction version 2), so
-                that the first batch that is seen of it here must be its first one.
+            first_sequence_max: the highest sequence that the first batch of a producer that is not known here may
+                begin with; None: any. 0 where it has a new epoch in each transaction (transaction version 2), else the
+                lowest one that came while its coordinator was being asked: a batch above that has overtaken another.
         """
         if header.producer_id <= NO_PRODUCER_ID:
             return FRESH
@@ -181,8 +183,8 @@ class ProducerStates:
         if refusal is not None:
             return refusal
         if entry is None:
-            is_zero_due = log_is_empty_forever or supports_epoch_bump
-            refusal = _judge_unknown_producer(header) if is_client and is_zero_due else None
+            sequence_max = 0 if log_is_empty_forever else first_sequence_max
+            refusal = _judge_unknown_producer(header, sequence_max) if is_client else None
             return refusal or FRESH
         refusal = _judge_epoch(header, entry)
         if refusal is None and is_client:
@@ -378,13 +380,13 @@ def _is_resend(header: BatchHeader, entry: ProducerEntry, batch: RememberedBatch
     )
 
 
-def _judge_unknown_producer(header: BatchHeader) -> Refused | None:
-    if header.base_sequence == 0:
+def _judge_unknown_producer(header: BatchHeader, sequence_max: int | None) -> Refused | None:
+    if sequence_max is None or header.base_sequence <= sequence_max:
         return None
     return Refused(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"producer {header.producer_id}: sequence {header.base_sequence} came where 0 was due, "
-        "the log has never held a record",
+        f"producer {header.producer_id}: sequence {header.base_sequence} came where {sequence_max} was due, the first "
+        "batch of it is still under way",
     )
 
 

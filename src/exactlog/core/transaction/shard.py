@@ -6,7 +6,7 @@ decision before it asks for another one, and replays them as committed once they
 Where a round fails, `reset` goes back to what is committed.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
 from exactlog.core.model.decisions import CoordinatorRecord, Decision, Waiter
 from exactlog.core.model.error_code import ErrorCode
@@ -42,6 +42,9 @@ class TransactionShard:
     Args:
         coordinator_epoch: what its markers carry; grows with every load.
         new_producer_id: gives a producer id that nobody had before; None while there is none at hand.
+
+    Attributes:
+        waited_for: the ids for whose transaction to be over something waits: an end of it that comes is to `queue_end`.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class TransactionShard:
         self._head = TransactionTable()
         self._committed = TransactionTable()
         self._parking = Parking()
+        self.waited_for: Collection[str] = self._parking.by_id.keys()
         self._marking: dict[str, TransactionEntry] = {}
         """Prepared entries, as head and committed have them, whose markers somebody writes or is to write."""
         self._ending: dict[str, int] = {}
@@ -92,23 +96,42 @@ class TransactionShard:
             self._end_is_decided(request.transactional_id, draft)
         return draft.decision()
 
+    def queue_end(self, request: EndRequest, waiter: Waiter, *, now_ms: int) -> Decision:
+        """An end that comes behind what waits: an `ErrorAnswer`, NONE when it may be decided, and is expected."""
+        draft = self._draft(now_ms)
+        if not self._parking.park(request, waiter, draft):
+            draft.answer(waiter, ErrorAnswer(ErrorCode.CONCURRENT_TRANSACTIONS))
+        return draft.decision()
+
     def expect_end(self, transactional_id: str) -> None:
         """An `end` comes as soon as it can be decided: what comes meanwhile for the id waits, and is not part of it."""
         self._ending[transactional_id] = self._ending.get(transactional_id, 0) + 1
+
+    def is_ending(self, transactional_id: str) -> bool:
+        """Whether an end of the id's transaction is expected, or decided and its markers are not written."""
+        entry = self._head.get(transactional_id)
+        return transactional_id in self._ending or (entry is not None and entry.state.is_prepared)
 
     def _end_is_decided(self, transactional_id: str, draft: Draft) -> None:
         left = self._ending.pop(transactional_id) - 1
         if left:
             self._ending[transactional_id] = left
+        if not self._parking.by_id:
+            return
         entry = draft.entry(transactional_id)
         if entry is None or not entry.state.is_prepared:
             self._let_go_on(transactional_id, draft)
 
     def _let_go_on(self, transactional_id: str, draft: Draft) -> None:
-        """Who waited until the transaction before was over goes on, unless another end has come meanwhile."""
-        if transactional_id in self._ending or not self._parking:
-            return
-        for parked in self._parking.leave_all(transactional_id, draft):
+        """Who waited until the transaction before was over goes on, up to the next end."""
+        while transactional_id not in self._ending:
+            parked = self._parking.leave_oldest(transactional_id, draft)
+            if parked is None:
+                return
+            if isinstance(parked.request, EndRequest):
+                self.expect_end(transactional_id)
+                draft.answer(parked.waiter, ErrorAnswer(), at_once=True)
+                return
             error = add_partitions(parked.request, draft)
             if error is None:
                 raise InvariantError(f"transactional id {transactional_id}: over, and still prepared")
@@ -126,7 +149,8 @@ class TransactionShard:
         if entry is not None and is_it and entry.state.is_prepared:
             self._marking.pop(transactional_id, None)
             draft.put(complete(entry, now_ms=now_ms))
-            self._let_go_on(transactional_id, draft)
+            if self._parking.by_id:
+                self._let_go_on(transactional_id, draft)
         return draft.decision()
 
     def time_out(self, key: Hashable, *, now_ms: int) -> Decision:
@@ -325,7 +349,7 @@ class TransactionShard:
     def resign(self) -> list[Waiter]:
         """The shard is given up: everybody who still waits for something."""
         waiting = [parked.waiter for parked in self._parking]
-        self._parking = Parking()
+        self._parking.by_id.clear()
         return waiting
 
     def _write_missing_markers(self, draft: Draft) -> None:
@@ -340,9 +364,10 @@ class TransactionShard:
 
         Its markers are written again where Complete is lost. In version 1 they have the epoch of the next one too.
         """
-        before = self._committed.get(parked.request.transactional_id)
+        request = parked.request
+        before = self._committed.get(request.transactional_id)
         is_mixed_up = before is not None and before.state.is_prepared and not before.has_epoch_per_transaction
-        at_once = parked.request.is_told_at_once and not is_mixed_up
+        at_once = isinstance(request, AddPartitionsRequest) and request.is_told_at_once and not is_mixed_up
         draft.answer(parked.waiter, ErrorAnswer(error), at_once=at_once)
 
     def _draft(self, now_ms: int) -> Draft:

@@ -267,3 +267,63 @@ async def test_a_decision_that_cannot_be_written_down_fails_alone(shard):
     shard.rounds.run()
     assert later.told == [2]
     assert shard.machine.head == shard.machine.committed == {"a": 1, "c": 2}
+
+
+class Deaf(Waiter):
+    """Breaks when it is told something."""
+
+    def answer(self, outcome):
+        super().answer(outcome)
+        raise AssertionError("on purpose")
+
+    def fail(self, error_code):
+        super().fail(error_code)
+        raise AssertionError("on purpose")
+
+
+def tell_all(waiters, *, at_once):
+    """A decision that tells each of them something."""
+    answers = tuple(Answer(waiter, Outcome(number)) for number, waiter in enumerate(waiters))
+    return Decision(told_at_once=answers) if at_once else Decision(answers=answers)
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "once it is committed"])
+@pytest.mark.parametrize("place_of_deaf", range(3))
+async def test_each_is_told_whichever_of_them_breaks_when_told(shard, at_once, place_of_deaf):
+    waiters = [Deaf() if place == place_of_deaf else Waiter() for place in range(3)]
+    before = shard.put("a", 1)
+
+    shard.runner.decide(lambda machine, _: tell_all(waiters, at_once=at_once))
+    shard.rounds.run()
+
+    assert [waiter.told for waiter in waiters] == [[0], [1], [2]]
+    assert before.told == [1]
+    assert shard.runner.is_usable
+
+
+async def test_who_asks_has_an_error_of_its_own_once_the_others_are_told(shard):
+    waiters = [Waiter(), Deaf(), Waiter()]
+
+    with pytest.raises(AssertionError, match="on purpose"):
+        shard.runner.decide(lambda machine, _: tell_all(waiters, at_once=True), asker=waiters[1])
+
+    assert [waiter.told for waiter in waiters] == [[0], [1], [2]]
+    assert shard.runner.is_usable
+
+
+@pytest.mark.parametrize("end", ["a round fails", "it resigns"])
+async def test_each_is_sent_away_whichever_of_them_breaks_when_told(shard, end):
+    waiters = [Waiter(), Deaf(), Waiter()]
+    shard.put("a", 1)
+    shard.runner.decide(lambda machine, _: tell_all(waiters, at_once=False))
+    shard.runner.when_committed(waiters[1].fail)
+    last = []
+    shard.runner.when_committed(last.append)
+
+    if end == "it resigns":
+        shard.runner.resign()
+    else:
+        shard.rounds.finish(shard.rounds.take(), [StorageRefused("no space left", 0)])
+
+    assert [waiter.told[0] for waiter in waiters] == [ErrorCode.NOT_COORDINATOR] * 3
+    assert last == [ErrorCode.NOT_COORDINATOR]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from exactlog.broker.coordinator import loading
-from exactlog.broker.coordinator.shards import LOAD_RETRY_DELAY_MS, Shards
+from exactlog.broker.coordinator.shards import LOAD_RETRY_DELAY_MS, UNASKED_LOAD_DELAY_MS, Shards
 from exactlog.broker.timers import Timers
 from exactlog.broker.topic_registry import NotOpenYet
 from exactlog.core.model.error_code import ErrorCode
@@ -138,9 +138,10 @@ async def test_a_shard_that_cannot_be_loaded_is_not_read_again_for_a_while(coord
     assert await coordinator.shards.load("a") in coordinator.loaded
 
 
-async def test_a_shard_whose_rules_break_at_its_load_cannot_be_had(coordinator, monkeypatch):
+@pytest.mark.parametrize("error", [InvariantError, ZeroDivisionError])
+async def test_a_shard_whose_rules_break_at_its_load_cannot_be_had(coordinator, monkeypatch, error):
     def fail(numbers, key, value, *, producer_id=None):
-        raise InvariantError("on purpose")
+        raise error("on purpose")
 
     first = await coordinator.shards.load("a")
     first.decide(lambda machine, _: machine.put("a", 1, Waiter()))
@@ -167,6 +168,102 @@ async def test_a_shard_that_broke_is_dismissed_and_loaded_anew(coordinator):
     second = await coordinator.shards.load("a")
     assert second is not first
     assert (coordinator.dismissed, coordinator.loaded) == ([first], [first, second])
+
+
+def break_down(machine, now_ms):
+    raise AssertionError("on purpose")
+
+
+class Clockwork:
+    """Lets time pass, and what it has set off come to an end."""
+
+    def __init__(self, coordinator):
+        self.coordinator = coordinator
+
+    async def advance(self, duration_ms):
+        self.coordinator.clock.time_ms += duration_ms
+        self.coordinator.timers.look()
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+def clockwork(coordinator):
+    return Clockwork(coordinator)
+
+
+async def test_a_shard_whose_rules_broke_is_loaded_though_nobody_asks(coordinator, clockwork):
+    first = await coordinator.shards.load("a")
+    first.decide(break_down)
+
+    await clockwork.advance(UNASKED_LOAD_DELAY_MS - 1)
+    assert coordinator.loaded == [first]
+    await clockwork.advance(1)
+
+    assert coordinator.dismissed == [first]
+    assert coordinator.shards.find("a") is coordinator.loaded[1]
+
+
+async def test_a_shard_that_breaks_at_every_load_is_loaded_once_in_a_while(coordinator, clockwork, monkeypatch):
+    loads = []
+
+    def loaded(self, *, now_ms):
+        loads.append(now_ms)
+        raise AssertionError("on purpose")
+
+    await coordinator.shards.ensure_topic()
+    monkeypatch.setattr(Numbers, "loaded", loaded)
+    await coordinator.shards.load("a")
+    for _ in range(5):
+        await clockwork.advance(UNASKED_LOAD_DELAY_MS)
+
+    assert len(loads) == 6
+
+
+async def test_a_shard_that_could_not_be_loaded_is_loaded_though_nobody_asks(coordinator, clockwork, monkeypatch):
+    async def fail(settling):
+        raise OSError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loading, "until_settled", fail)
+        assert await coordinator.shards.load("a") is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await clockwork.advance(UNASKED_LOAD_DELAY_MS)
+        assert coordinator.shards.find("a") is None
+    await clockwork.advance(UNASKED_LOAD_DELAY_MS)
+
+    assert [coordinator.shards.find("a")] == coordinator.loaded
+
+
+async def test_who_asked_meanwhile_has_the_shard_that_is_there(coordinator, clockwork):
+    (await coordinator.shards.load("a")).decide(break_down)
+    second = await coordinator.shards.load("a")
+
+    await clockwork.advance(UNASKED_LOAD_DELAY_MS)
+
+    assert coordinator.shards.find("a") is second
+
+
+@pytest.mark.parametrize("end", ["resigned", "deleted"])
+async def test_nothing_is_loaded_unasked_once_there_is_nothing_to_coordinate(coordinator, clockwork, end):
+    (await coordinator.shards.load("a")).decide(break_down)
+    if end == "resigned":
+        coordinator.shards.resign()
+    else:
+        coordinator.topics.partition_count = 0
+    await clockwork.advance(UNASKED_LOAD_DELAY_MS)
+
+    assert len(coordinator.loaded) == 1
+
+
+async def test_each_shard_is_loaded_that_can_be_and_of_the_others_is_told_why(coordinator):
+    await coordinator.shards.ensure_topic()
+    await coordinator.topics.open(CONSUMER_OFFSETS, 0)
+    coordinator.topics.opened[0].fail("on purpose")
+
+    found = await coordinator.shards.load_each()
+
+    assert found.missing == {0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    assert [each.partition.topic_partition.partition for each in found.runners] == [1, 2]
 
 
 async def test_who_resigns_has_no_shards_any_more(coordinator):

@@ -28,6 +28,7 @@ class FakeCoordinator:
         self.asked = []
         self.waiting = []
         self.orphans = []
+        self.ending = set()
 
     def add_for_write(self, writer, partitions, then):
         self.asked.append((writer, partitions, then))
@@ -35,9 +36,12 @@ class FakeCoordinator:
     def when_committed(self, transactional_id, callback):
         self.waiting.append((transactional_id, callback))
 
-    def abort_orphans(self, writer, partitions, then):
-        self.orphans.append((writer.producer_id, partitions))
-        self.is_over = then
+    def is_ending(self, transactional_id):
+        return transactional_id in self.ending
+
+    def abort_orphans(self, held, then):
+        self.orphans.append([(partition.topic_partition, producer_id) for partition, producer_id in held])
+        self.is_over = lambda: [then(each) for each in held]
 
     def answer(self, error=NONE):
         self.asked.pop(0)[2](error)
@@ -51,8 +55,12 @@ class LoggedWrite:
 
     def __init__(self, log, name, partition, writer):
         self.log, self.name, self.partition, self.writer = log, name, partition, writer
+        self.first_sequence = int(name) if name.isdigit() else -1
 
-    def go(self):
+    def go(self, *, lowest_sequence=None):
+        if lowest_sequence is not None and self.first_sequence > lowest_sequence:
+            self.log.append(f"{self.name} is out of order")
+            return
         self.log.append(f"{self.name} goes")
         self.partition.open.add((self.writer.producer_id, self.writer.producer_epoch))
 
@@ -72,12 +80,12 @@ class World:
         self.partitions = [FakePartition(0), FakePartition(1)]
         self.log = []
 
-    def write(self, *names_and_partitions, producer_id=7, epoch=0):
+    def write(self, *names_and_partitions, producer_id=7, epoch=0, may_add=True):
         writer = Writer(
             transactional_id="mine",
             producer_id=ProducerId(producer_id),
             producer_epoch=ProducerEpoch(epoch),
-            may_add=True,
+            may_add=may_add,
         )
         self.writes.write(
             writer,
@@ -157,6 +165,73 @@ def test_who_waits_behind_a_refusal_asks_for_itself(world):
     assert world.log[1:] == ["b goes", "c goes"]
 
 
+def verify(world, *names, epoch=0):
+    """Each of them comes by itself, of who has named its partitions beforehand; a number is its sequence."""
+    for name in names:
+        world.write((name, 0), may_add=False, epoch=epoch)
+
+
+def test_a_batch_that_overtook_another_is_out_of_order_once_they_are_verified(world):
+    verify(world, "5", "0", "9")
+    world.coordinator.answer()
+    assert world.log == ["5 is out of order"]
+
+    world.coordinator.answer()
+    assert world.log[1:] == ["0 goes", "9 goes"], "the partition says what is next"
+
+
+@pytest.mark.parametrize("error", [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR])
+def test_a_batch_that_is_refused_for_now_is_not_overtaken(world, error):
+    verify(world, "0")
+    world.coordinator.answer(error)
+    verify(world, "5")
+    world.coordinator.answer()
+    assert world.log[1:] == ["5 is out of order"]
+
+    verify(world, "0")
+    world.coordinator.answer()
+    assert world.log[2:] == ["0 goes"]
+
+
+@pytest.mark.parametrize("end", ["it goes", "it is refused for good", "its epoch is over"])
+def test_once_a_first_batch_is_over_the_next_one_may_begin_anywhere(world, end):
+    verify(world, "0")
+    world.coordinator.answer(ErrorCode.TRANSACTION_ABORTABLE if end == "it is refused for good" else NONE)
+    if end == "it goes":
+        world.partitions[0].open.clear()
+    if end == "its epoch is over":
+        verify(world, "0")
+    verify(world, "5", epoch=end == "its epoch is over")
+    world.coordinator.answer()
+
+    assert world.log[-1] == "5 goes"
+
+
+@pytest.mark.parametrize("may_add", [True, False])
+def test_while_its_transaction_is_about_to_end_nothing_joins_it_unless_its_epoch_tells(world, may_add):
+    world.partitions[0].open.add((7, 0))
+    world.coordinator.ending.add("mine")
+
+    world.write(("joins", 0), ("asks", 1), may_add=may_add)
+    world.write(("queues", 1), may_add=may_add)
+    assert [partitions for _, partitions, _ in world.coordinator.asked] == [(TopicPartition("t", 1),)]
+    world.coordinator.answer()
+
+    assert world.log == (
+        ["joins goes", "joins joined NONE", "asks goes", "queues goes"]
+        if may_add
+        else ["joins refused CONCURRENT_TRANSACTIONS", "queues refused CONCURRENT_TRANSACTIONS", "asks goes"]
+    )
+
+
+def test_who_has_an_epoch_for_each_transaction_begins_where_the_partition_says(world):
+    world.write(("5", 0))
+    world.write(("0", 0))
+    world.coordinator.answer()
+
+    assert world.log == ["5 goes", "0 goes"]
+
+
 def test_another_epoch_is_another_transaction(world):
     world.write(("a", 0))
     world.coordinator.answer()
@@ -172,7 +247,7 @@ def test_data_whose_part_in_the_transaction_was_not_committed_is_an_orphan(world
 
     world.coordinator.commit(ErrorCode.NOT_COORDINATOR)
 
-    assert world.coordinator.orphans == [(7, (TopicPartition("t", 0), TopicPartition("t", 1)))]
+    assert world.coordinator.orphans == [[(TopicPartition("t", 0), 7), (TopicPartition("t", 1), 7)]]
     assert world.log[2:] == ["a joined NOT_COORDINATOR", "b joined NOT_COORDINATOR"]
 
 
@@ -191,6 +266,20 @@ def test_where_an_orphan_is_being_aborted_nothing_of_its_producer_goes(world):
     world.coordinator.is_over()
     world.write(("next", 0), epoch=1)
     assert len(world.coordinator.asked) == 3
+
+
+def test_a_partition_that_is_held_off_takes_nothing_of_that_producer_though_its_transaction_is_open_there(world):
+    world.partitions[0].open.add((7, 0))
+    world.writes.hold_off([(world.partitions[0], ProducerId(7))])
+
+    world.write(("resent", 0))
+    world.write(("elsewhere", 1))
+    assert world.log == ["resent refused NOT_COORDINATOR"]
+    assert world.coordinator.orphans == [[(TopicPartition("t", 0), 7)]]
+
+    world.coordinator.is_over()
+    world.write(("resent", 0))
+    assert world.log[1:] == ["resent goes", "resent joined NONE"]
 
 
 @pytest.mark.parametrize("broken", ["go", "is_joined"])

@@ -85,9 +85,28 @@ def test_who_raises_its_epoch_with_each_transaction_begins_at_zero_where_it_is_n
     states = states_after(batch(0, producer_id=8))
 
     assert decide(states, transactional(5), is_verified=True) == Fresh()
-    late = decide(states, transactional(5), is_verified=True, supports_epoch_bump=True)
+    late = decide(states, transactional(5), is_verified=True, first_sequence_max=0)
     assert_refused(late, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 5)
-    assert decide(states, transactional(0), is_verified=True, supports_epoch_bump=True) == Fresh()
+    assert decide(states, transactional(0), is_verified=True, first_sequence_max=0) == Fresh()
+
+
+@pytest.mark.parametrize(("lowest", "is_taken"), [(None, True), (4, False), (5, True), (6, True)])
+def test_a_first_batch_that_has_overtaken_another_is_refused_where_its_producer_is_not_known(lowest, is_taken):
+    states = states_after(batch(0, producer_id=8))
+
+    decision = decide(states, transactional(5), is_verified=True, first_sequence_max=lowest)
+
+    if is_taken:
+        assert decision == Fresh()
+    else:
+        assert_refused(decision, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 5)
+
+
+def test_where_its_producer_is_known_the_next_batch_is_taken_whatever_came_again_meanwhile():
+    states = states_after(transactional(0, 3))
+    states.replay_marker(*marker(0, offset=3))
+
+    assert decide(states, transactional(3), is_verified=True, first_sequence_max=0) == Fresh()
 
 
 def test_a_partition_takes_no_more_transactions_at_once_than_it_can_remember(monkeypatch):

@@ -3,6 +3,7 @@
 import pytest
 
 from exactlog.core.model.error_code import ErrorCode
+from exactlog.core.transaction import parking
 from exactlog.core.transaction.requests import EndRequest
 from tests.support.transaction_runtime import BILLS, ID, ORDERS, TransactionRuntime, identity
 
@@ -20,6 +21,15 @@ def end_that_was_expected(runtime, producer, *, is_commit=True, version=1):
     return runtime.decide(
         lambda waiting: runtime.shard.end(request, waiting, was_expected=True, now_ms=runtime.now_ms), "end"
     )
+
+
+def queue_end(runtime, producer):
+    """An end comes behind what waits."""
+    producer_id, epoch = producer
+    request = EndRequest(
+        transactional_id=ID, producer_id=producer_id, producer_epoch=epoch, is_commit=True, transaction_version=1
+    )
+    return runtime.decide(lambda waiting: runtime.shard.queue_end(request, waiting, now_ms=runtime.now_ms), "queue")
 
 
 @pytest.fixture
@@ -88,6 +98,51 @@ def test_they_wait_for_the_last_of_several_ends(runtime, producer):
 
     assert behind.error_code is ErrorCode.NONE
     assert runtime.entry().partitions == (BILLS,)
+
+
+def test_an_end_that_comes_behind_what_waits_ends_that_and_holds_up_what_comes_behind_it(runtime, producer):
+    assert ID not in runtime.shard.waited_for
+    second = runtime.add(producer, BILLS, transaction_version=1)
+    assert ID in runtime.shard.waited_for
+    end = queue_end(runtime, producer)
+    third = runtime.add(producer, ORDERS, transaction_version=1)
+
+    end_that_was_expected(runtime, producer)
+    assert not end.is_done
+    runtime.write_markers()
+
+    assert (second.error_code, end.error_code, third.is_done) == (ErrorCode.NONE, ErrorCode.NONE, False)
+    assert end_that_was_expected(runtime, producer).error_code is ErrorCode.NONE
+    (ended,) = runtime.write_markers()
+    assert ended.partitions == (BILLS,)
+    assert third.error_code is ErrorCode.NONE
+    assert runtime.entry().partitions == (ORDERS,)
+    assert ID not in runtime.shard.waited_for
+
+
+def test_an_end_that_is_queued_waits_no_longer_than_the_others(runtime, producer):
+    runtime.add(producer, BILLS, transaction_version=1)
+    end = queue_end(runtime, producer)
+
+    runtime.advance(101)
+
+    assert end.error_code is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+def test_an_end_that_is_queued_when_a_round_fails_is_sent_away(runtime, producer):
+    runtime.add(producer, BILLS, transaction_version=1)
+    end = queue_end(runtime, producer)
+
+    runtime.fail_round()
+
+    assert end.error_code is ErrorCode.NOT_COORDINATOR
+
+
+def test_where_too_many_wait_an_end_is_told_so(runtime, producer, monkeypatch):
+    monkeypatch.setattr(parking, "PARKED_REQUESTS_PER_TRANSACTION_MAX", 1)
+    runtime.add(producer, BILLS, transaction_version=1)
+
+    assert queue_end(runtime, producer).error_code is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 def test_they_wait_no_longer_than_behind_markers(runtime, producer):
