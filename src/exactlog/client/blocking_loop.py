@@ -63,7 +63,13 @@ class BlockingLoop:
     @contextmanager
     def within(self, block: AbstractAsyncContextManager[Item]) -> Iterator[Item]:
         """An asynchronous context as one that waits."""
-        item = self.wait(_enter(block))
+        entered: list[Item] = []
+        try:
+            item = self.wait(_enter(block, entered))
+        except BaseException as error:
+            if entered:  # it was interrupted just then
+                self.wait(_leave(block, error))
+            raise
         try:
             yield item
         except BaseException as error:
@@ -105,8 +111,11 @@ def waited(
     return call
 
 
-async def _enter(block: AbstractAsyncContextManager[Item]) -> Item:
-    return await block.__aenter__()
+async def _enter(block: AbstractAsyncContextManager[Item], entered: list[Item]) -> Item:
+    """What the block gives, which is told as well in case that the answer does not arrive."""
+    item = await block.__aenter__()
+    entered.append(item)
+    return item
 
 
 async def _leave(block: AbstractAsyncContextManager[Item], error: BaseException | None) -> bool:

@@ -1,9 +1,10 @@
 """The log of actions: topics of a broker of any make, seen through a client."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeAlias
 
 from exactlog.client.ports import EARLIEST, LATEST, Client, ConsumedRecord
 from exactlog.client.wire.partitioner import partition_of_key
@@ -20,6 +21,9 @@ from exactlog.core.record.record_format import Record
 from exactlog.journal.closing import closing
 from exactlog.journal.metrics import JournalMetrics, Spared
 
+Written: TypeAlias = Callable[[TopicPartition, ActionRecord], None]
+"""Who is told of every action that was written here, and where it stands."""
+
 _PARTITIONS_LOOKED_AT: Final = 8
 _RECORDS_LOOKED_AT: Final = 256
 """Of each partition; one fetch, mostly."""
@@ -35,15 +39,25 @@ class ActionLog:
         clock: gives actions their time.
         no_progress_ms: a read that gets nothing for so long gives up.
         metrics: what is counted.
+        written: told of every action that is written.
     """
 
-    def __init__(self, client: Client, clock: Clock, *, no_progress_ms: int, metrics: JournalMetrics) -> None:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        *,
+        no_progress_ms: int,
+        metrics: JournalMetrics,
+        written: Written | None = None,
+    ) -> None:
         self._client = client
         self._clock = clock
         self._no_progress_ms = no_progress_ms
         self._metrics = metrics
         self._partition_counts: dict[str, int] = {}
-        self._looking = asyncio.Lock()
+        self._written = written
+        self._looking: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def place_of(self, key: JournalKey) -> TopicPartition:
         """The partition of a journal, as every client of Kafka chooses it.
@@ -56,7 +70,7 @@ class ActionLog:
         topic = key.topic
         count = await self._client.partition_count(topic)
         if topic not in self._partition_counts:
-            async with self._looking:
+            async with self._looking[topic]:
                 await self._look_for_growth(topic, count)
         if self._partition_counts[topic] != count:
             raise _grown(topic, f"had {self._partition_counts[topic]} partitions and now has {count}")
@@ -65,10 +79,6 @@ class ActionLog:
     def partitions_beside(self, topic: str) -> int:
         """How many other partitions a topic has that was asked for before."""
         return self._partition_counts[topic] - 1
-
-    def record_of(self, key: JournalKey, place: TopicPartition, offset: int, action: Action) -> ActionRecord:
-        """The record of an action that was written here just now."""
-        return ActionRecord(key, Place(place.partition, Offset(offset)), self._clock.now_ms(), action)
 
     async def write(self, key: JournalKey, place: TopicPartition, action: Action) -> ActionRecord:
         """Write an action and say where it stands.
@@ -85,7 +95,10 @@ class ActionLog:
                 f"{place}: the broker has forgotten where a record that came twice lies",
                 hint="read the journal to see whether the action counts",
             )
-        return ActionRecord(key, Place(place.partition, produced.offset), now_ms, action)
+        written = ActionRecord(key, Place(place.partition, produced.offset), now_ms, action)
+        if self._written is not None:
+            self._written(place, written)
+        return written
 
     async def end(self, place: TopicPartition) -> int:
         """The offset behind the last record, of open transactions too."""

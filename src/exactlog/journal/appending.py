@@ -213,14 +213,18 @@ class Appender:
         self, key: JournalKey, known: Known, record: ActionRecord
     ) -> tuple[JournalState | None, Known]:
         """The state before the append, and what is known behind it."""
-        append, after = record.action, None
+        append, end, after = record.action, record.offset, None
         assert isinstance(append, Append)
-        if not is_near(known.offset, record.offset) and _is_exact(append.expect):
-            after = await self._looker.applied(key, record)
-        if after is not None:  # replicated already, so that it was as expected
-            before = _expected(append.expect)
+        if await self._looker.is_untouched(key, known, end=end):
+            before = known.state
         else:
-            before = await self._looker.state_at(key, known, end=record.offset)
+            if not is_near(known.offset, end) and _is_exact(append.expect):
+                after = await self._looker.applied(key, record)
+            if after is not None:  # replicated already, so that it was as expected
+                before = _expected(append.expect)
+            else:
+                before = await self._looker.read_on(key, known, end=end)
+        if after is None:
             after = apply_action(before, record)
         known = Known(known.place, record.offset, after)
         self.memory.put(key, known)

@@ -3,13 +3,18 @@
 A follower reads its partition from where the store ends, keeps a small summary of every journal that it meets, and lets
 go of what has been replicated since. A read whose mark it has come to asks it in place of the log. Where it cannot tell
 (it is new, or too slow, or had to forget) the read looks for itself: the cache is never more than a short cut.
+
+It reads when somebody asks for more than it has, one Fetch for all who ask at a time, and now and then by itself, so
+that it never has far to go. What was written here it is told: where nobody else has written it reads nothing.
 """
 
 import asyncio
 import logging
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from typing import Final
 
-from exactlog.client.ports import ConsumedRecord, IsolationLevel
+from exactlog.client.ports import LATEST, Client, ConsumedRecord, IsolationLevel
+from exactlog.core.journal.actions import ActionRecord
 from exactlog.core.journal.event_journal_format import decode_action
 from exactlog.core.journal.head_summary import HeadSummary
 from exactlog.core.journal.partition_cache import Ahead, Behind, Found, PartitionCache, Unknown
@@ -19,9 +24,13 @@ from exactlog.journal.brokers import Connect
 from exactlog.journal.closing import closing
 from exactlog.journal.metrics import JournalMetrics
 from exactlog.journal.settings import JournalSettings
+from exactlog.journal.sight import is_near
 from exactlog.journal.store_ports import EventualJournal
 
 _log = logging.getLogger(__name__)
+
+_OWN_RECORDS_MAX: Final = 1_000
+"""That were written here and wait for what lies before them to be read. What is one too many is read as well."""
 
 
 class HeadCache:
@@ -38,11 +47,8 @@ class HeadCache:
 
     async def summary(self, place: TopicPartition, key_id: str, *, offset: int, end: int) -> HeadSummary | None:
         """What stands behind an offset, up to `end` or further; None: it cannot tell."""
-        follower = self._followers.get(place)
-        if follower is None or follower.is_over:
-            follower = _Follower(place, self._brokers, self._store, self._settings)
-            self._followers[place] = follower
-        found = await follower.ask(key_id, end=end)
+        cache = await self._follower(place).come_to(end)
+        found = Behind() if cache is None else cache.get(key_id, end=end)
         match found:
             case Found(summary=summary):
                 since = summary.since(offset)
@@ -56,11 +62,36 @@ class HeadCache:
                 self._metrics.cache_answer("behind")
         return None
 
+    async def is_untouched(self, place: TopicPartition, key_id: str, *, after: int, before: int) -> bool:
+        """Whether it knows that no action of a journal lies behind one offset and before another one.
+
+        It is not waited for where it would have to read what is needless here.
+        """
+        follower = self._follower(place)
+        has_far_to_go = follower.end is None or follower.end <= after
+        if has_far_to_go and is_near(after, before):
+            return False
+        cache = await follower.come_to(before)
+        return cache is not None and cache.is_untouched(key_id, after=after, before=before)
+
     def settled(self, place: TopicPartition, key_id: str, summary: HeadSummary) -> None:
         """A summary that came from here, decided since by who knew the state before it."""
         follower = self._followers.get(place)
         if follower is not None and follower.cache is not None:
             follower.cache.put_settled(key_id, summary)
+
+    def written(self, place: TopicPartition, record: ActionRecord) -> None:
+        """An action that was written here just now, and stands in the log: it need not be read."""
+        follower = self._followers.get(place)
+        if follower is not None:
+            follower.add_own(record)
+
+    def _follower(self, place: TopicPartition) -> "_Follower":
+        follower = self._followers.get(place)
+        if follower is None or follower.is_over:
+            follower = _Follower(place, self._brokers, self._store, self._settings)
+            self._followers[place] = follower
+        return follower
 
     async def close(self) -> None:
         """Follow no more."""
@@ -81,24 +112,41 @@ class _Follower:
         self._store = store
         self._settings = settings
         self._moved = asyncio.Event()
+        self._asked = asyncio.Event()
         self._asked_at = asyncio.get_running_loop().time()
+        self._wanted = 0  # somebody has asked for all before this offset
+        self._own: dict[int, ActionRecord] = {}  # written here, ahead of what is known
         self._task = asyncio.create_task(self._run(), name=f"exactlog head of {place}")
 
     @property
     def is_over(self) -> bool:
         return self._task.done()
 
-    async def ask(self, key_id: str, *, end: int) -> Ahead | Found | Unknown | Behind:
-        """What the cache says, once it has come to `end`; sooner, where it takes too long."""
+    @property
+    def end(self) -> int | None:
+        """All before this offset is known; None: nothing is yet."""
+        return None if self.cache is None else self.cache.end
+
+    async def come_to(self, end: int) -> PartitionCache | None:
+        """The cache, once it knows all before `end`; None, where that takes too long."""
         self._asked_at = asyncio.get_running_loop().time()
+        if self.cache is None or self.cache.end < end:
+            self._wanted = max(self._wanted, end)
+            self._asked.set()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.cache_wait_ms / 1000):
                 while not self.is_over:
-                    answer = Behind() if self.cache is None else self.cache.get(key_id, end=end)
-                    if not isinstance(answer, Behind):
-                        return answer
+                    if self.cache is not None and self.cache.end >= end:
+                        return self.cache
                     await self._moved.wait()
-        return Behind()
+        return None
+
+    def add_own(self, record: ActionRecord) -> None:
+        """It counts as read as soon as all before it is known."""
+        if self.cache is None or record.offset < self.cache.end or len(self._own) >= _OWN_RECORDS_MAX:
+            return
+        self._own[record.offset] = record
+        self._take_own(self.cache)
 
     async def stop(self) -> None:
         self._task.cancel()
@@ -108,10 +156,12 @@ class _Follower:
 
     async def _run(self) -> None:
         try:
-            async with asyncio.TaskGroup() as tasks:
+            async with AsyncExitStack() as connected, asyncio.TaskGroup() as tasks:
                 start = await self._pointer() + 1
                 self.cache = PartitionCache(self._place, start=start, steps_max=self._settings.cache_steps_max)
-                following = tasks.create_task(self._follow(self.cache, start))
+                # With a client of its own: where a transaction holds it up it holds up nobody else.
+                client = await connected.enter_async_context(self._brokers())
+                following = tasks.create_task(self._follow(self.cache, client))
                 await self._let_go(self.cache)
                 following.cancel()
         except* ExactlogError as errors:
@@ -134,15 +184,40 @@ class _Follower:
             if cache.remove(await self._pointer()):
                 self._tell()
 
-    async def _follow(self, cache: PartitionCache, start: int) -> None:
-        """With a client of its own: it waits for records all the time."""
-        async with self._brokers() as client:
-            records = client.consume(
-                {self._place: Offset(start)}, isolation=IsolationLevel.READ_COMMITTED, include_control=True
-            )
-            async with closing(records):
-                async for found in records:
-                    self._add(cache, found)
+    async def _follow(self, cache: PartitionCache, client: Client) -> None:
+        """Read what is asked for, and when nobody has asked for a while what is there."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.pointer_ms / 1000):
+                    while self._wanted <= cache.end:
+                        self._asked.clear()
+                        await self._asked.wait()
+                        await asyncio.sleep(0)  # others ask, or are told where they have written, at the same moment
+            if self._wanted <= cache.end:
+                listed = await client.list_offsets({self._place: LATEST}, isolation=IsolationLevel.READ_COMMITTED)
+                self._wanted = max(self._wanted, int(listed[self._place].offset or 0))
+            if self._wanted > cache.end:
+                await self._read(cache, client, end=self._wanted)
+
+    async def _read(self, cache: PartitionCache, client: Client, *, end: int) -> None:
+        records = client.consume(
+            {self._place: Offset(cache.end)},
+            ends={self._place: Offset(end)},
+            isolation=IsolationLevel.READ_COMMITTED,
+            include_control=True,
+        )
+        async with closing(records):
+            async for found in records:
+                self._add(cache, found)
+        cache.add((), end=end)
+        self._own = {offset: record for offset, record in self._own.items() if offset >= cache.end}
+        self._take_own(cache)
+        self._tell()
+
+    def _take_own(self, cache: PartitionCache) -> None:
+        while (record := self._own.pop(cache.end, None)) is not None:
+            cache.add((record,), end=record.offset + 1)
+            self._tell()
 
     def _add(self, cache: PartitionCache, found: ConsumedRecord) -> None:
         record = found.record

@@ -14,7 +14,7 @@ from exactlog.core.journal.events import NO_HEADERS, RecordMetadata
 from exactlog.core.journal.expectation import ANY, Expectation, expectation_of
 from exactlog.core.journal.expiry import ExpireAfter
 from exactlog.core.journal.judgement import Appended
-from exactlog.core.journal.keys import SEQ_NR_MAX, JournalKey, Place, check_range, check_seq_nr
+from exactlog.core.journal.keys import SEQ_NR_MAX, SEQ_NR_MIN, JournalKey, Place, check_range, check_seq_nr
 from exactlog.core.journal.new_actions import NewEvent, new_delete
 from exactlog.core.journal.rows import SnapshotRow
 from exactlog.core.model.errors import ExactlogError
@@ -267,23 +267,38 @@ class Journal:
         await parts.store.save_snapshot(self.key, row)
         return number
 
-    async def latest_snapshot(self, *, to_seq: int | None = None) -> Snapshot | None:
-        """The newest snapshot of the journal as it is now, at most of event `to_seq`; None: there is none."""
+    async def latest_snapshot(self, *, to_seq: int | None = None, to_timestamp: int | None = None) -> Snapshot | None:
+        """The newest snapshot of the journal as it is now; None: there is none.
+
+        Args:
+            to_seq: at most of this event.
+            to_timestamp: taken at this time, in milliseconds since 1970, or before.
+        """
         parts = self._parts
         state = (await parts.looker.look(self.key)).state
         if state is None:
             return None
         to_seq_nr = state.seq_nr if to_seq is None else min(state.seq_nr, check_seq_nr(to_seq))
-        row = await parts.store.latest_snapshot(self.key, record_id=state.record_id, to_seq_nr=to_seq_nr)
+        row = await parts.store.latest_snapshot(
+            self.key, record_id=state.record_id, to_seq_nr=to_seq_nr, to_timestamp_ms=to_timestamp
+        )
         return None if row is None else parts.snapshot_of(row)
 
-    async def delete_snapshots(self, to: int) -> None:
+    async def delete_snapshots(self, to: int, *, first: int = SEQ_NR_MIN, to_timestamp: int | None = None) -> None:
         """Drop the snapshots up to a number, of whichever life of the journal.
 
+        Args:
+            to: the last number.
+            first: the first number; with the last one the same it is one snapshot.
+            to_timestamp: only those taken at this time, in milliseconds since 1970, or before.
+
         Raises:
-            JournalInputError: the number is below 1.
+            JournalInputError: a number is below 1, or the first one above the last.
         """
-        await self._parts.store.delete_snapshots(self.key, to_seq_nr=check_seq_nr(to))
+        check_range(first, to)
+        await self._parts.store.delete_snapshots(
+            self.key, from_seq_nr=first, to_seq_nr=to, to_timestamp_ms=to_timestamp
+        )
 
     def _encoded(self, event: object) -> NewEvent:
         codec = self._parts.codec

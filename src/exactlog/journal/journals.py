@@ -75,7 +75,8 @@ class Journals(OpenJournals):
             _head_cache(brokers, opened, settings, metrics) as cache,
             _replicator(brokers, opened, clock, replicate),
         ):
-            actions = ActionLog(client, clock, no_progress_ms=settings.no_progress_ms, metrics=metrics)
+            waits_ms, written = settings.no_progress_ms, None if cache is None else cache.written
+            actions = ActionLog(client, clock, no_progress_ms=waits_ms, metrics=metrics, written=written)
             looker = Looker(actions, opened, settings, metrics, writer=writer, cache=cache)
             reader = EventReader(looker, actions, opened, metrics)
             parts = Parts(

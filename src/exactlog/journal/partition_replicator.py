@@ -30,6 +30,8 @@ KEYS_AT_A_TIME: Final = 64
 """Journals that are written beside each other: enough to hide a store's latency, and no flood."""
 GAP_RECORDS_MAX: Final = 5_000
 """Records of a gap that are applied together."""
+GAP_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Likewise, of their values."""
 
 
 class PartitionLog(Protocol):
@@ -260,11 +262,14 @@ class PartitionReplicator:
         if position >= before:
             return
         gap: list[Record] = []
+        gap_bytes = 0
         async for record in self._log.records(self.place, Stretch(position, before)):
             gap.append(record)
-            if len(gap) == GAP_RECORDS_MAX:
+            gap_bytes += len(record.value or b"")
+            if len(gap) == GAP_RECORDS_MAX or gap_bytes >= GAP_BYTES_MAX:
                 await self._applier.apply(gap)
                 gap.clear()
+                gap_bytes = 0
         await self._applier.apply(gap)
         await self._applier.move_to(before)
 

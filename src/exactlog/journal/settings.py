@@ -33,7 +33,8 @@ class JournalSettings(Struct, frozen=True, kw_only=True):
         cache_wait_ms: how long a read waits for the head cache to come to its mark.
         cache_idle_ms: a partition that nobody reads from for so long is followed no more.
         cache_steps_max: how much is kept of one partition (`PartitionCache`).
-        pointer_ms: between two looks of the head cache at how far its partition is replicated.
+        pointer_ms: between two looks of the head cache at how far its partition is replicated, and what is in it that
+            nobody has asked for.
         append_attempts_max: how often an append that expects nothing is numbered anew when others come first.
         conflict_events_max: how many of the events that came instead a `Conflict` has.
         journals_remembered_max: of how many journals the writer keeps in mind where they stand.

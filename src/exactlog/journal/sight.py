@@ -84,6 +84,9 @@ class HeadSummaries(Protocol):
     async def summary(self, place: TopicPartition, key_id: str, *, offset: int, end: int) -> HeadSummary | None:
         """What stands behind an offset, up to `end` or further; None: it cannot tell."""
 
+    async def is_untouched(self, place: TopicPartition, key_id: str, *, after: int, before: int) -> bool:
+        """Whether they know that no action of a journal lies behind one offset and before another one."""
+
     def settled(self, place: TopicPartition, key_id: str, summary: HeadSummary) -> None:
         """A summary that came from here, decided since by who knew the state before it."""
 
@@ -150,9 +153,26 @@ class Looker:
 
         Raises as `look`.
         """
-        if end <= known.offset + 1 or await self._is_unchanged(key, known, end=end):
-            return known.state
+        return known.state if await self.is_untouched(key, known, end=end) else await self.read_on(key, known, end=end)
+
+    async def is_untouched(self, key: JournalKey, known: Known, *, end: int) -> bool:
+        """Whether there is no action of a journal behind what is known and before `end`, so far as the cache knows.
+
+        Where many journals are appended to at once, each would else read what all others have written meanwhile.
+        """
+        if end <= known.offset + 1:
+            return True
+        if self._cache is None:
+            return False
+        is_untouched = await self._cache.is_untouched(known.place, key.id, after=known.offset, before=end)
+        self._metrics.spared[Spared.SCAN].inc(is_untouched)
+        return is_untouched
+
+    async def read_on(self, key: JournalKey, known: Known, *, end: int) -> JournalState | None:
+        """As `state_at`, where the log has to be read. Raises as `look`."""
         nearer = known if is_near(known.offset, end) else await self._nearer(key, known, end=end)
+        if nearer is not known and await self.is_untouched(key, nearer, end=end):
+            return nearer.state
         summary, _ = await self._scan(nearer, key, end=end)
         if nearer is not known and summary.doubt_at(nearer.state) is not None:
             summary, _ = await self._scan(known, key, end=end)
@@ -168,19 +188,6 @@ class Looker:
         held = await self._held(key, known.place)
         is_between = known.offset < held.offset < end
         return Known(known.place, held.offset, _state(held.head)) if is_between else known
-
-    async def _is_unchanged(self, key: JournalKey, known: Known, *, end: int) -> bool:
-        """Whether the cache knows that the first action behind what is known stands at `end`, or behind that.
-
-        Where many journals are appended to at once, each would else read what all others have written meanwhile.
-        """
-        if self._cache is None or is_near(known.offset, end):
-            return False
-        found = await self._cache.summary(known.place, key.id, offset=known.offset, end=end + 1)
-        if found is None or found.known is not None or found.begins_at is None or found.begins_at < end:
-            return False
-        self._metrics.spared[Spared.SCAN].inc()
-        return True
 
     async def barrier(self, key: JournalKey, place: TopicPartition) -> int:
         """The offset before which a read that begins now is to see everything."""

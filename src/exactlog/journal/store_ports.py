@@ -41,7 +41,7 @@ from uuid import UUID
 from exactlog.core.journal.batches import Batch
 from exactlog.core.journal.events import EventRow
 from exactlog.core.journal.key_plan import KeyPlan
-from exactlog.core.journal.keys import JournalKey, SeqRange
+from exactlog.core.journal.keys import SEQ_NR_MIN, JournalKey, SeqRange
 from exactlog.core.journal.rows import DueJournal, HeadRow, PointerRow, SnapshotRow
 from exactlog.core.model.ids import TopicPartition
 
@@ -93,7 +93,12 @@ class EventualJournal(Protocol):
         """
 
     async def latest_snapshot(
-        self, key: JournalKey, *, record_id: UUID | None, to_seq_nr: int | None = None
+        self,
+        key: JournalKey,
+        *,
+        record_id: UUID | None,
+        to_seq_nr: int | None = None,
+        to_timestamp_ms: int | None = None,
     ) -> SnapshotRow | None:
         """The snapshot of this life with the greatest number; None: there is none.
 
@@ -101,6 +106,7 @@ class EventualJournal(Protocol):
             key: the journal.
             record_id: the life it is in, by its head row or by the log; None: it is from before there were such ids.
             to_seq_nr: the greatest number that is wanted; None: any.
+            to_timestamp_ms: the latest time that is wanted; None: any.
         """
 
 
@@ -186,8 +192,10 @@ class SnapshotStore(Protocol):
     async def save_snapshot(self, key: JournalKey, snapshot: SnapshotRow) -> None:
         """Keep a snapshot; one of the same life and number is replaced."""
 
-    async def delete_snapshots(self, key: JournalKey, *, to_seq_nr: int) -> None:
-        """Drop the snapshots up to this number, of whichever life."""
+    async def delete_snapshots(
+        self, key: JournalKey, *, to_seq_nr: int, from_seq_nr: int = SEQ_NR_MIN, to_timestamp_ms: int | None = None
+    ) -> None:
+        """Drop the snapshots with these numbers, taken at this time or before, of whichever life."""
 
 
 class JournalStore(EventualJournal, ReplicatedJournal, SnapshotStore, Protocol):

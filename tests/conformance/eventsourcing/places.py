@@ -24,7 +24,7 @@ class Placed:
             env={
                 "PERSISTENCE_MODULE": MODULE,
                 "EXACTLOG_URL": self.log_url(request, tmp_path),
-                "EXACTLOG_STORE_URL": f"sqlite:{tmp_path / 'journals.db'}",
+                "EXACTLOG_STORE_URL": self.store_url(request, tmp_path),
                 **self.env_of_class,
             }
         )
@@ -35,6 +35,9 @@ class Placed:
 
     def log_url(self, request, tmp_path) -> str:
         raise NotImplementedError
+
+    def store_url(self, request, tmp_path) -> str:
+        return f"sqlite:{tmp_path / 'journals.db'}"
 
     def new_factory(self) -> Factory:
         return InfrastructureFactory.construct(self.env)

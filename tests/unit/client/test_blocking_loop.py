@@ -90,6 +90,109 @@ def test_work_whose_waiting_is_interrupted_is_cancelled(loop):
     assert counter.is_cancelled.is_set()
 
 
+class Ending:
+    """Work that goes on until it is cancelled, and then takes a while to end."""
+
+    def __init__(self):
+        self.begun, self.story = threading.Event(), []
+
+    async def run(self):
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.to_thread(self.story.append, "ending")
+            await asyncio.to_thread(self.story.append, "ended")
+
+
+def interrupt_handing_over(monkeypatch, *, is_handed_over):
+    """The interrupt comes within the hand-over, once: before the loop has the work, or behind that."""
+    hand_over = asyncio.run_coroutine_threadsafe
+
+    def interrupted(work, loop):
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", hand_over)
+        if is_handed_over:
+            hand_over(work, loop)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", interrupted)
+
+
+def test_an_interrupt_while_work_is_handed_over_waits_until_that_work_has_ended(loop, monkeypatch):
+    work = Ending()
+    interrupt_handing_over(monkeypatch, is_handed_over=True)
+    with pytest.raises(KeyboardInterrupt):
+        loop.wait(work.run())
+    assert work.story == ["ending", "ended"]
+    assert loop.wait(others()) == 0
+
+
+def test_an_interrupt_before_work_is_handed_over_leaves_nothing_that_could_begin(loop, monkeypatch):
+    work = Ending()
+    interrupt_handing_over(monkeypatch, is_handed_over=False)
+    with pytest.raises(KeyboardInterrupt):
+        loop.wait(work.run())
+    assert not work.begun.is_set()
+    assert loop.wait(others()) == 0
+
+
+class InterruptedFuture:
+    """Its result is waited for until something has happened; then the interrupt comes, and no result."""
+
+    def __init__(self, future, happened):
+        self._future, self._happened = future, happened
+        self.done = future.done
+
+    def result(self):
+        self._happened(self._future)
+        raise KeyboardInterrupt
+
+
+def interrupt_waiting(monkeypatch, loop, happened):
+    submit = loop.submit
+
+    def interrupted(work):
+        monkeypatch.setattr(loop, "submit", submit)
+        return InterruptedFuture(submit(work), happened)
+
+    monkeypatch.setattr(loop, "submit", interrupted)
+
+
+def test_an_interrupt_while_work_runs_waits_until_it_has_ended(loop, monkeypatch):
+    work = Ending()
+    interrupt_waiting(monkeypatch, loop, lambda _: work.begun.wait(10))
+    with pytest.raises(KeyboardInterrupt):
+        loop.wait(work.run())
+    assert work.story == ["ending", "ended"]
+    assert loop.wait(others()) == 0
+
+
+class Block:
+    """A context that notes how it was left."""
+
+    def __init__(self):
+        self.left = []
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, kind, error, traceback):
+        self.left.append(kind)
+
+
+def test_a_context_that_was_entered_as_the_interrupt_came_is_left(loop, monkeypatch):
+    block = Block()
+    interrupt_waiting(monkeypatch, loop, lambda future: future.result(10))
+    with pytest.raises(KeyboardInterrupt), loop.within(block):
+        pytest.fail("nobody was told that it is entered")
+    assert block.left == [KeyboardInterrupt]
+
+
+async def others():
+    """How many tasks there are beside this one."""
+    return len(asyncio.all_tasks()) - 1
+
+
 def test_a_stream_whose_reading_is_interrupted_is_closed_and_says_no_more_than_that(loop):
     counter = Counter()
 

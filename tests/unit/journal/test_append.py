@@ -204,7 +204,7 @@ async def test_what_is_written_and_cannot_be_judged_is_not_called_undone(journal
         raise Retriable("the store is away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(journals.parts.looker), "state_at", away)
+        patch.setattr(type(journals.parts.looker), "is_untouched", away)
         for writing in (journal.append(["b"], 1, event_ids=["b"]), journal.purge(expect=7)):
             with pytest.raises(UnavailableError) as unknown:
                 await writing

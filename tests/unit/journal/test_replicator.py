@@ -13,9 +13,13 @@ from exactlog.core.journal.new_actions import NewEvent, new_append
 from exactlog.core.journal.payload import TextPayload
 from exactlog.core.model.ids import TopicPartition
 from exactlog.core.record.batch_builder import NewRecord
-from exactlog.journal import Journals
+from exactlog.core.record.record_format import Record
+from exactlog.journal import Journals, partition_replicator
 from exactlog.journal.parking import SkippedRecord
+from exactlog.journal.partition_replicator import ActionApplier, PartitionReplicator
+from exactlog.journal.replication_metrics import ReplicationMetrics
 from exactlog.journal.stores.memory_store import MemoryJournalStore
+from exactlog.node.clock import SystemClock
 from tests.unit.journal.replicating import pointer_at, replicating, until
 
 
@@ -270,3 +274,40 @@ async def test_a_purge_on_terms_waits_behind_a_parked_record_of_another_journal(
         await pointer_at(store, topic, last.offset)
         assert replicator.parked == ()
         assert await stored(store, topic, "a") == (2, [1, 2])
+
+
+class LogOfRecords:
+    """The log of a partition, in a list."""
+
+    def __init__(self, records):
+        self._records = records
+
+    async def start(self, place):
+        return 0
+
+    async def records(self, place, stretch):
+        for record in self._records:
+            if stretch.start <= record.offset < stretch.end:
+                yield record
+
+
+@pytest.mark.parametrize(("bytes_max", "records_max", "parts"), [(100, 50, [3, 3, 3, 1]), (10_000, 4, [4, 4, 2])])
+async def test_of_a_gap_no_more_than_so_many_records_and_bytes_are_in_memory(
+    store, monkeypatch, bytes_max, records_max, parts
+):
+    monkeypatch.setattr(partition_replicator, "GAP_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(partition_replicator, "GAP_RECORDS_MAX", records_max)
+    place, applied, apply = TopicPartition("gap", 0), [], ActionApplier.apply
+
+    async def counting(applier, records):
+        applied.append(len(records))
+        await apply(applier, records)
+
+    monkeypatch.setattr(ActionApplier, "apply", counting)
+    records = [Record(offset, 1, b"no-journal", bytes(40), ()) for offset in range(11)]
+    replicator = PartitionReplicator(
+        place, store.topic("gap").partition(0), LogOfRecords(records), SystemClock(), ReplicationMetrics()
+    )
+    await replicator.apply(records[10:])
+    assert applied == [*parts, 1]
+    assert replicator.pointer == 10

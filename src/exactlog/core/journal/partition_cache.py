@@ -6,6 +6,9 @@ offset then learns without reading the log what the log makes of its journal, or
 It is bounded. When the summaries have more steps than it may keep, the oldest go, and the cache remembers from which
 offset on it knows everything. A journal whose actions cannot be read, or are too many to keep apart, is marked: the
 answer for it is that the cache cannot tell, and no other journal is touched.
+
+Where the last actions of so many journals stand it remembers although they are replicated: a writer that knows its
+journal as it was then asks whether anything has come since.
 """
 
 from collections.abc import Iterable
@@ -22,6 +25,7 @@ STEPS_MAX: Final = 10_000
 """Of all journals of a partition together: as many journals as kafka-journal keeps, some 3 MB."""
 STEPS_PER_JOURNAL_MAX: Final = 256
 """Actions with expectations that wait for the state before them; each costs what it costs to copy the list."""
+_NONE: Final = -1
 DROPPED_SHARE: Final = 0.1
 """Of the steps, when there are too many: dropping one at a time would be dropping all the time."""
 
@@ -88,6 +92,8 @@ class PartitionCache:
         self._dropped_share = dropped_share
         self._steps = 0
         self._entries: dict[str, _Entry] = {}  # in the order of their last actions
+        self._touched: dict[str, tuple[int, int]] = {}  # likewise: offsets of the last action, and of the one before
+        self._touched_from = start
 
     @property
     def start(self) -> int:
@@ -126,6 +132,8 @@ class PartitionCache:
     def remove(self, pointer: int) -> int:
         """The store has everything up to this offset; the answer is by how much that is further than before."""
         moved = max(0, pointer - self._pointer)
+        if pointer >= self._end:  # what lies between is never read
+            self._touched_from = max(self._touched_from, pointer + 1)
         self._pointer = max(self._pointer, pointer)
         while self._entries:
             key_id, entry = next(iter(self._entries.items()))
@@ -148,6 +156,13 @@ class PartitionCache:
         if entry.reason is not None:
             return Unknown(entry.reason)
         return Found(replace(entry.summary, end=self._end))
+
+    def is_untouched(self, key_id: str, *, after: int, before: int) -> bool:
+        """Whether it knows that no action of a journal lies behind one offset and before another one."""
+        if after + 1 < self._touched_from or before > self.end:
+            return False
+        last, last_but_one = self._touched.get(key_id, (_NONE, _NONE))
+        return last <= after or (last >= before and last_but_one <= after)
 
     def put_settled(self, key_id: str, summary: HeadSummary) -> None:
         """A summary that `get` gave, settled since by who knew the state before: it is smaller, and as true."""
@@ -182,10 +197,18 @@ class PartitionCache:
 
     def _keep(self, key_id: str, entry: _Entry) -> None:
         """As the newest one."""
+        self._touch(key_id, entry.last_offset)
         self._entries[key_id] = entry
         self._steps += entry.size
         if self._steps > self._steps_max:
             self._drop_oldest()
+
+    def _touch(self, key_id: str, offset: int) -> None:
+        last, _ = self._touched.pop(key_id, (_NONE, _NONE))
+        self._touched[key_id] = offset, last
+        if len(self._touched) > self._steps_max:
+            last, _ = self._touched.pop(next(iter(self._touched)))
+            self._touched_from = max(self._touched_from, last + 1)
 
     def _drop_oldest(self) -> None:
         steps_left = int(self._steps_max * (1 - self._dropped_share))

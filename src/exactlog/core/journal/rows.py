@@ -17,6 +17,8 @@ from exactlog.core.journal.state import JournalState
 
 SEGMENT_SIZE_DEFAULT = 10_000
 SEGMENT_SIZE_MIN = 2
+TIMESTAMP_MS_MAX = 2**63 - 1
+"""Nothing that a store keeps is later."""
 
 
 class HeadRow(Struct, frozen=True, kw_only=True):

@@ -22,9 +22,10 @@ from exactlog.core.journal.errors import Retriable
 from exactlog.core.journal.events import EventRow
 from exactlog.core.journal.key_journal import plan_batches
 from exactlog.core.journal.key_plan import KeyPlan, Terms
-from exactlog.core.journal.keys import SEQ_NR_MAX, JournalKey, SeqRange
+from exactlog.core.journal.keys import SEQ_NR_MAX, SEQ_NR_MIN, JournalKey, SeqRange
 from exactlog.core.journal.rows import (
     SEGMENT_SIZE_DEFAULT,
+    TIMESTAMP_MS_MAX,
     DeleteRows,
     DropHead,
     DropSnapshots,
@@ -43,8 +44,10 @@ from exactlog.journal.stores.cassandra_schema import CassandraSchema
 from exactlog.journal.stores.cassandra_session import CassandraSession
 from exactlog.journal.stores.cassandra_tables import (
     CassandraTables,
+    FoundSnapshot,
     due_of,
     event_of,
+    found_snapshot_of,
     head_of,
     pointer_of,
     pointers_of,
@@ -191,12 +194,18 @@ class CassandraJournalStore:
                         yield found
 
     async def latest_snapshot(
-        self, key: JournalKey, *, record_id: UUID | None, to_seq_nr: int | None = None
+        self,
+        key: JournalKey,
+        *,
+        record_id: UUID | None,
+        to_seq_nr: int | None = None,
+        to_timestamp_ms: int | None = None,
     ) -> SnapshotRow | None:
         """The snapshot of this life with the greatest number."""
         to = SEQ_NR_MAX if to_seq_nr is None else to_seq_nr
+        until_ms = TIMESTAMP_MS_MAX if to_timestamp_ms is None else to_timestamp_ms
         rows = await self._session.execute(
-            self._tables.bound("latest_snapshot", key.id, key.topic, life_in_key(record_id), to)
+            self._tables.bound("latest_snapshot", key.id, key.topic, life_in_key(record_id), to, until_ms)
         )
         return snapshot_of(rows[0]) if rows else None
 
@@ -257,16 +266,21 @@ class CassandraJournalStore:
                 await session.execute_all([tables.bound("drop_head", *place) for place in places])
             case DropSnapshots(place=place):
                 await self._drop_snapshots(
-                    key, lambda _, partition, offset: partition == place.partition and offset <= place.offset
+                    key, lambda found: found.partition == place.partition and found.offset <= place.offset
                 )
 
     async def save_snapshot(self, key: JournalKey, snapshot: SnapshotRow) -> None:
         """Keep a snapshot; one of the same life and number is replaced."""
         await self._session.execute(self._tables.put_snapshot(key, snapshot))
 
-    async def delete_snapshots(self, key: JournalKey, *, to_seq_nr: int) -> None:
-        """Drop the snapshots up to this number, of whichever life."""
-        await self._drop_snapshots(key, lambda seq_nr, *_: seq_nr <= to_seq_nr)
+    async def delete_snapshots(
+        self, key: JournalKey, *, to_seq_nr: int, from_seq_nr: int = SEQ_NR_MIN, to_timestamp_ms: int | None = None
+    ) -> None:
+        """Drop the snapshots with these numbers, taken at this time or before, of whichever life."""
+        until_ms = TIMESTAMP_MS_MAX if to_timestamp_ms is None else to_timestamp_ms
+        await self._drop_snapshots(
+            key, lambda found: from_seq_nr <= found.seq_nr <= to_seq_nr and found.timestamp_ms <= until_ms
+        )
 
     def now_us(self) -> int:
         """The present time for what is decided now, microseconds since 1970; it never goes back."""
@@ -308,13 +322,13 @@ class CassandraJournalStore:
         async for page in self._session.pages(statement):
             yield [event_of(row) for row in page]
 
-    async def _drop_snapshots(self, key: JournalKey, is_dropped: Callable[[int, int, int], bool]) -> None:
-        found = await self._session.execute(self._tables.bound("snapshots", key.id, key.topic))
+    async def _drop_snapshots(self, key: JournalKey, is_dropped: Callable[[FoundSnapshot], bool]) -> None:
+        rows = await self._session.execute(self._tables.bound("snapshots", key.id, key.topic))
         await self._session.execute_all(
             [
-                self._tables.bound("drop_snapshot", key.id, key.topic, record_id, seq_nr)
-                for record_id, seq_nr, partition, offset in found
-                if is_dropped(seq_nr, partition, offset)
+                self._tables.bound("drop_snapshot", key.id, key.topic, found.record_id, found.seq_nr)
+                for found in map(found_snapshot_of, rows)
+                if is_dropped(found)
             ]
         )
 

@@ -6,7 +6,7 @@ later one stands, whichever comes to the node last.
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from cassandra.query import UNSET_VALUE, BatchStatement, BatchType
@@ -72,8 +72,8 @@ STATEMENTS: Final[Mapping[str, str]] = {
     "move_pointer": "UPDATE {keyspace}.pointer2 SET offset = ?, updated = ? WHERE {of_pointer} IF offset < ?",
     "topics": "SELECT DISTINCT topic, partition FROM {keyspace}.pointer2",
     "latest_snapshot": "SELECT {snapshot} FROM {keyspace}.snapshot "
-    "WHERE {of_snapshots} AND record_id = ? AND seq_nr <= ? LIMIT 1",
-    "snapshots": "SELECT record_id, seq_nr, partition, offset FROM {keyspace}.snapshot WHERE {of_snapshots}",
+    "WHERE {of_snapshots} AND record_id = ? AND seq_nr <= ? AND timestamp <= ? LIMIT 1 ALLOW FILTERING",
+    "snapshots": "SELECT record_id, seq_nr, partition, offset, timestamp FROM {keyspace}.snapshot WHERE {of_snapshots}",
     "put_snapshot": "INSERT INTO {keyspace}.snapshot (id, topic, {snapshot}) VALUES ({x11})",
     "drop_snapshot": "DELETE FROM {keyspace}.snapshot WHERE {of_snapshots} AND record_id = ? AND seq_nr = ?",
 }
@@ -255,6 +255,22 @@ def pointers_of(rows: Sequence[Row]) -> Iterator[tuple[TopicPartition, PointerRo
     """Pointers with their partitions."""
     for topic, partition, *columns in rows:
         yield TopicPartition(topic, partition), pointer_of(tuple(columns))
+
+
+class FoundSnapshot(NamedTuple):
+    """What is asked of a snapshot to know whether it is to go; `record_id` as it stands in the table."""
+
+    record_id: UUID
+    seq_nr: int
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+def found_snapshot_of(columns: Row) -> FoundSnapshot:
+    """A snapshot that was found."""
+    record_id, seq_nr, partition, offset, timestamp = columns
+    return FoundSnapshot(record_id, seq_nr, partition, offset, _ms_of(timestamp))
 
 
 def snapshot_of(columns: Row) -> SnapshotRow:

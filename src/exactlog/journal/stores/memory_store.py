@@ -11,9 +11,10 @@ from exactlog.core.journal.batches import Batch
 from exactlog.core.journal.events import EventRow
 from exactlog.core.journal.key_journal import plan_batches
 from exactlog.core.journal.key_plan import KeyPlan, Terms
-from exactlog.core.journal.keys import JournalKey, SeqRange
+from exactlog.core.journal.keys import SEQ_NR_MIN, JournalKey, SeqRange
 from exactlog.core.journal.rows import (
     SEGMENT_SIZE_DEFAULT,
+    TIMESTAMP_MS_MAX,
     DeleteRows,
     DropHead,
     DropSnapshots,
@@ -28,10 +29,11 @@ from exactlog.core.journal.rows import (
 from exactlog.core.journal.segments import event_segment
 from exactlog.core.model.ids import TopicPartition
 from exactlog.journal.stores.counted_rows import CountedRows, range_within
+from exactlog.journal.stores.sorted_rows import SortedRows
 from exactlog.journal.stores.write_path import TopicTier, check_segment_size
 
-_Segments: TypeAlias = dict[int, dict[tuple[int, int], EventRow]]
-"""Of one journal: by segment, then by number and timestamp, which is what makes a row in kafka-journal's tables."""
+_Segments: TypeAlias = dict[int, SortedRows]
+"""Of one journal."""
 _Snapshots: TypeAlias = dict[tuple[int, UUID | None], SnapshotRow]
 
 
@@ -83,13 +85,20 @@ class MemoryJournalStore:
                 yield DueJournal(key=key, expire_on=head.expiry.on, seq_nr=head.seq_nr, record_id=head.record_id)
 
     async def latest_snapshot(
-        self, key: JournalKey, *, record_id: UUID | None, to_seq_nr: int | None = None
+        self,
+        key: JournalKey,
+        *,
+        record_id: UUID | None,
+        to_seq_nr: int | None = None,
+        to_timestamp_ms: int | None = None,
     ) -> SnapshotRow | None:
         """The snapshot of this life with the greatest number."""
         wanted = [
             snapshot
             for snapshot in self._snapshots.get(key, {}).values()
-            if snapshot.record_id == record_id and (to_seq_nr is None or snapshot.seq_nr <= to_seq_nr)
+            if snapshot.record_id == record_id
+            and (to_seq_nr is None or snapshot.seq_nr <= to_seq_nr)
+            and (to_timestamp_ms is None or snapshot.timestamp_ms <= to_timestamp_ms)
         ]
         return max(wanted, key=lambda snapshot: snapshot.seq_nr, default=None)
 
@@ -124,9 +133,15 @@ class MemoryJournalStore:
         """Keep a snapshot; one of the same life and number is replaced."""
         self._snapshots.setdefault(key, {})[snapshot.seq_nr, snapshot.record_id] = snapshot
 
-    async def delete_snapshots(self, key: JournalKey, *, to_seq_nr: int) -> None:
-        """Drop the snapshots up to this number, of whichever life."""
-        self._drop_snapshots(key, lambda snapshot: snapshot.seq_nr <= to_seq_nr)
+    async def delete_snapshots(
+        self, key: JournalKey, *, to_seq_nr: int, from_seq_nr: int = SEQ_NR_MIN, to_timestamp_ms: int | None = None
+    ) -> None:
+        """Drop the snapshots with these numbers, taken at this time or before, of whichever life."""
+        until_ms = TIMESTAMP_MS_MAX if to_timestamp_ms is None else to_timestamp_ms
+        self._drop_snapshots(
+            key,
+            lambda snapshot: from_seq_nr <= snapshot.seq_nr <= to_seq_nr and snapshot.timestamp_ms <= until_ms,
+        )
 
     async def close(self) -> None:
         """Nothing to give back."""
@@ -144,8 +159,10 @@ class MemoryJournalStore:
             case WriteRows(rows=rows, segment_size=segment_size):
                 segments = self._rows.setdefault(key, {})
                 for row in rows:
-                    segment = segments.setdefault(event_segment(row.seq_nr, segment_size), {})
-                    segment[row.seq_nr, row.timestamp_ms] = row
+                    number = event_segment(row.seq_nr, segment_size)
+                    if number not in segments:
+                        segments[number] = SortedRows()
+                    segments[number].put(row)
             case DeleteRows(range=deleted):
                 self._delete_rows(key, deleted)
             case PutHead(head=head):
@@ -162,11 +179,10 @@ class MemoryJournalStore:
 
     def _delete_rows(self, key: JournalKey, deleted: SeqRange) -> None:
         segments = self._rows.get(key, {})
-        left = {
-            number: {place: row for place, row in rows.items() if row.seq_nr not in deleted}
-            for number, rows in segments.items()
-        }
-        self._rows[key] = {number: rows for number, rows in left.items() if rows}
+        for number in [number for number, rows in segments.items() if rows.has_any(deleted)]:
+            segments[number].drop(deleted)
+            if not segments[number]:
+                del segments[number]
 
     def _drop_snapshots(self, key: JournalKey, is_dropped: Callable[[SnapshotRow], bool]) -> None:
         snapshots = self._snapshots.get(key, {})
@@ -175,8 +191,8 @@ class MemoryJournalStore:
     def _rows_in(self, key: JournalKey, within: SeqRange) -> Iterator[EventRow]:
         """By and by: what is written or goes meanwhile is seen, or not."""
         segments = self._rows.get(key, {})
-        for number in sorted(segments):
-            yield from (row for _, row in sorted(segments[number].items()) if row.seq_nr in within)
+        for number in sorted(number for number, rows in segments.items() if rows.has_any(within)):
+            yield from segments.get(number, SortedRows()).within(within)
 
 
 class _MemoryKeyJournal:

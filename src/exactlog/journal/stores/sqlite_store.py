@@ -17,8 +17,16 @@ from exactlog.core.journal.errors import Retriable
 from exactlog.core.journal.events import EventRow
 from exactlog.core.journal.key_journal import plan_batches
 from exactlog.core.journal.key_plan import KeyPlan, Terms
-from exactlog.core.journal.keys import SEQ_NR_MAX, JournalKey, SeqRange
-from exactlog.core.journal.rows import SEGMENT_SIZE_DEFAULT, DueJournal, HeadRow, PointerRow, SnapshotRow, Step
+from exactlog.core.journal.keys import SEQ_NR_MAX, SEQ_NR_MIN, JournalKey, SeqRange
+from exactlog.core.journal.rows import (
+    SEGMENT_SIZE_DEFAULT,
+    TIMESTAMP_MS_MAX,
+    DueJournal,
+    HeadRow,
+    PointerRow,
+    SnapshotRow,
+    Step,
+)
 from exactlog.core.model.ids import TopicPartition
 from exactlog.journal.stores import sqlite_tables as tables
 from exactlog.journal.stores.counted_rows import CountedRows, range_within
@@ -176,12 +184,20 @@ class SqliteJournalStore:
             after = page[-1].expire_on.isoformat(), page[-1].key.id
 
     async def latest_snapshot(
-        self, key: JournalKey, *, record_id: UUID | None, to_seq_nr: int | None = None
+        self,
+        key: JournalKey,
+        *,
+        record_id: UUID | None,
+        to_seq_nr: int | None = None,
+        to_timestamp_ms: int | None = None,
     ) -> SnapshotRow | None:
         """The snapshot of this life with the greatest number."""
         to = SEQ_NR_MAX if to_seq_nr is None else to_seq_nr
+        until_ms = TIMESTAMP_MS_MAX if to_timestamp_ms is None else to_timestamp_ms
         return await self._reader.ask(
-            lambda connection: tables.select_snapshot(connection, key, record_id=record_id, to_seq_nr=to)
+            lambda connection: tables.select_snapshot(
+                connection, key, record_id=record_id, to_seq_nr=to, to_timestamp_ms=until_ms
+            )
         )
 
     # --- writing ------------------------------------------------------------------------------------------------------
@@ -228,9 +244,16 @@ class SqliteJournalStore:
         """Keep a snapshot; one of the same life and number is replaced."""
         await self._writer.ask(lambda connection: tables.put_snapshot(connection, key, snapshot))
 
-    async def delete_snapshots(self, key: JournalKey, *, to_seq_nr: int) -> None:
-        """Drop the snapshots up to this number, of whichever life."""
-        await self._writer.ask(lambda connection: tables.drop_snapshots(connection, key, to_seq_nr=to_seq_nr))
+    async def delete_snapshots(
+        self, key: JournalKey, *, to_seq_nr: int, from_seq_nr: int = SEQ_NR_MIN, to_timestamp_ms: int | None = None
+    ) -> None:
+        """Drop the snapshots with these numbers, taken at this time or before, of whichever life."""
+        until_ms = TIMESTAMP_MS_MAX if to_timestamp_ms is None else to_timestamp_ms
+        await self._writer.ask(
+            lambda connection: tables.drop_snapshots(
+                connection, key, from_seq_nr=from_seq_nr, to_seq_nr=to_seq_nr, to_timestamp_ms=until_ms
+            )
+        )
 
 
 class _SqliteKeyJournal:

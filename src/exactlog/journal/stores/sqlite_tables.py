@@ -148,13 +148,13 @@ def select_due(
 
 
 def select_snapshot(
-    connection: sqlite3.Connection, key: JournalKey, *, record_id: UUID | None, to_seq_nr: int
+    connection: sqlite3.Connection, key: JournalKey, *, record_id: UUID | None, to_seq_nr: int, to_timestamp_ms: int
 ) -> SnapshotRow | None:
-    """The latest snapshot of a life."""
+    """The latest snapshot of a life, up to a number and a time."""
     found = connection.execute(
         f"SELECT {_SNAPSHOT} FROM snapshot WHERE topic = ? AND id = ? AND record_id = ? AND seq_nr <= ? "  # noqa: S608
-        "ORDER BY seq_nr DESC LIMIT 1",
-        (*key, str(life_in_key(record_id)), to_seq_nr),
+        "AND timestamp <= ? ORDER BY seq_nr DESC LIMIT 1",
+        (*key, str(life_in_key(record_id)), to_seq_nr, to_timestamp_ms),
     ).fetchone()
     return None if found is None else _snapshot_of(found)
 
@@ -200,9 +200,14 @@ def put_snapshot(connection: sqlite3.Connection, key: JournalKey, snapshot: Snap
     connection.execute(_PUT_SNAPSHOT, (*key, *columns))
 
 
-def drop_snapshots(connection: sqlite3.Connection, key: JournalKey, *, to_seq_nr: int) -> None:
-    """Drop the snapshots up to a number."""
-    connection.execute("DELETE FROM snapshot WHERE topic = ? AND id = ? AND seq_nr <= ?", (*key, to_seq_nr))
+def drop_snapshots(
+    connection: sqlite3.Connection, key: JournalKey, *, from_seq_nr: int, to_seq_nr: int, to_timestamp_ms: int
+) -> None:
+    """Drop the snapshots with these numbers, up to a time."""
+    connection.execute(
+        "DELETE FROM snapshot WHERE topic = ? AND id = ? AND seq_nr BETWEEN ? AND ? AND timestamp <= ?",
+        (*key, from_seq_nr, to_seq_nr, to_timestamp_ms),
+    )
 
 
 # --- columns ----------------------------------------------------------------------------------------------------------

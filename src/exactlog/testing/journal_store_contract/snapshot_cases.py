@@ -20,13 +20,14 @@ def snapshot(
     partition: int = 0,
     payload: Payload | None = None,
     metadata: str | None = None,
+    timestamp_ms: int = NOON_MS,
 ) -> SnapshotRow:
     """A snapshot at this number."""
     return SnapshotRow(
         seq_nr=seq_nr,
         record_id=record_id,
         place=Place(partition, Offset(offset)),
-        timestamp_ms=NOON_MS,
+        timestamp_ms=timestamp_ms,
         payload=payload,
         metadata=metadata,
     )
@@ -85,6 +86,43 @@ class SnapshotCases(Opened):
         await opened.store.delete_snapshots(key, to_seq_nr=3)
         assert await opened.store.latest_snapshot(key, record_id=LIFE) is None
         assert await opened.store.latest_snapshot(key, record_id=None) == snapshot(4, record_id=None)
+
+    async def test_the_latest_up_to_a_time_is_found(self, opened: OpenedStore, key: JournalKey) -> None:
+        kept = [snapshot(number, timestamp_ms=NOON_MS + at) for number, at in ((1, 10), (2, 30), (3, 20))]
+        for one in kept:
+            await opened.store.save_snapshot(key, one)
+
+        for to_seq_nr, at, expected in (
+            (None, 9, None),
+            (None, 10, kept[0]),
+            (None, 29, kept[2]),
+            (2, 29, kept[0]),
+            (2, 30, kept[1]),
+            (3, 2**63 - 1 - NOON_MS, kept[2]),
+        ):
+            found = await opened.store.latest_snapshot(
+                key, record_id=LIFE, to_seq_nr=to_seq_nr, to_timestamp_ms=NOON_MS + at
+            )
+            assert found == expected
+
+    async def test_snapshots_between_two_numbers_and_up_to_a_time_are_dropped_and_no_others(
+        self, opened: OpenedStore, key: JournalKey
+    ) -> None:
+        async def left() -> list[int]:
+            found = [
+                await opened.store.latest_snapshot(key, record_id=LIFE, to_seq_nr=number) for number in range(1, 6)
+            ]
+            return sorted({one.seq_nr for one in found if one is not None})
+
+        for number in range(1, 6):
+            await opened.store.save_snapshot(key, snapshot(number, timestamp_ms=NOON_MS + number))
+
+        await opened.store.delete_snapshots(key, from_seq_nr=3, to_seq_nr=3)
+        assert await left() == [1, 2, 4, 5]
+        await opened.store.delete_snapshots(key, to_seq_nr=4, to_timestamp_ms=NOON_MS + 3)
+        assert await left() == [4, 5]
+        await opened.store.delete_snapshots(key, from_seq_nr=5, to_seq_nr=2**63 - 1)
+        assert await left() == [4]
 
     async def test_a_purge_takes_the_snapshots_from_before_it(self, opened: OpenedStore, key: JournalKey) -> None:
         script = ActionScript(key, offset=10)

@@ -1,6 +1,8 @@
 """The head of a partition, kept in mind: what it can tell, what it cannot, and what it must not keep."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from exactlog.core.journal.expectation import Expectation
 from exactlog.core.journal.head_summary import settle
@@ -175,6 +177,77 @@ def test_a_record_that_cannot_be_read_makes_one_journal_unknown_and_no_other():
     cache.remove(4)
     cache.add([at(5, "a")], end=6)
     assert told(cache, "a", 6) == 6
+
+
+# --- whether a journal is as it was -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key_id", "after", "before", "expected"),
+    [
+        pytest.param("a", 2, 6, True, id="its last action is not behind"),
+        pytest.param("a", 1, 6, False, id="one lies between"),
+        pytest.param("a", 0, 2, True, id="the last one stands where it is looked to"),
+        pytest.param("a", -1, 2, False, id="there is one before that"),
+        pytest.param("b", 1, 6, True, id="it has one action, before"),
+        pytest.param("b", -1, 1, True, id="it has one action, behind"),
+        pytest.param("c", -1, 6, True, id="it has none"),
+        pytest.param("c", -1, 7, False, id="not all of that was read"),
+        pytest.param("c", -2, 3, False, id="it does not know everything from there on"),
+    ],
+)
+def test_it_knows_that_nothing_of_a_journal_lies_between_two_offsets(key_id, after, before, expected):
+    cache = a_cache(at(0, "a"), at(1, "b"), at(2, "a"), end=6)
+
+    assert cache.is_untouched(key_id, after=after, before=before) == expected
+
+
+def test_it_knows_so_of_what_is_replicated_too():
+    cache = a_cache(at(0, "a"), at(1, "b"), at(2, "a"), at(3, "c"))
+    cache.remove(3)
+
+    assert [cache.is_untouched("a", after=after, before=4) for after in (-1, 0, 1, 2)] == [False, False, False, True]
+    assert cache.is_untouched("b", after=1, before=4)
+
+
+def test_of_what_it_has_not_read_or_has_forgotten_it_does_not_say_so():
+    not_read = a_cache(at(0, "a"), at(1, "b"))
+    not_read.remove(2)
+    forgotten = a_cache(at(0, "a"), at(1, "b"), at(2, "c"), at(3, "d"), steps_max=2)
+
+    assert [not_read.is_untouched("a", after=after, before=3) for after in (0, 1, 2)] == [False, False, True]
+    assert [forgotten.is_untouched("a", after=after, before=4) for after in (0, 1, 2)] == [False, True, True]
+
+
+@given(st.data())
+def test_whatever_comes_it_never_says_so_where_there_was_an_action(data):
+    cache, seen, end, pointer = a_cache(steps_max=4, dropped_share=0.5), [], 0, -1
+    for _ in range(data.draw(st.integers(1, 25))):
+        key_id, kind = data.draw(st.sampled_from("abcdef")), data.draw(st.integers(0, 9))
+        if kind == 0 and end:
+            pointer = data.draw(st.integers(pointer, end + 1))
+            cache.remove(pointer)
+            seen.extend((one, offset) for one in "abcdef" for offset in range(end, pointer + 1))  # whatever it was
+            end = max(end, pointer + 1)
+        elif kind == 1:
+            cache.add_unreadable(key_id, offset=end)
+            seen.append((key_id, end))
+            end += 1
+        elif kind == 2:
+            cache.add([mark(end, key=JournalKey("orders", key_id))], end=end + 1)
+            end += 1
+        else:
+            cache.add([at(end, key_id, end + 1)], end=end + 1)
+            seen.append((key_id, end))
+            end += 1
+    for key_id in "abcdef":
+        for after in range(-1, end):
+            for before in range(after + 1, end + 1):
+                is_there = any(of == key_id and after < offset < before for of, offset in seen)
+                is_untouched = cache.is_untouched(key_id, after=after, before=before)
+                assert not (is_there and is_untouched)
+                if cache._touched_from <= after + 1 and before == end:
+                    assert is_untouched == (not is_there)
 
 
 # --- settled summaries ------------------------------------------------------------------------------------------------
