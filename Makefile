@@ -93,6 +93,10 @@ bench-wal: $(VENV)/.dev ## entries a second into and out of the write-ahead log,
 bench-journal: $(VENV)/.dev ## appends, recovery and replication of journals, beside eventsourcing on SQLite (JDK 17+, Maven)
 	@$(BIN)/python -m bench.journal $(ARGS)
 
+.PHONY: bench-journal-spark
+bench-journal-spark: $(VENV)/.dev ## jobs of journals on Spark beside one process, into SQLite and Apache Cassandra (JDK 17+, Maven)
+	@$(BIN)/python -m bench.journal_spark $(ARGS)
+
 .PHONY: soak
 soak: $(VENV)/.dev ## half an hour of load: memory, descriptors and P99 stay flat (needs Go)
 	@$(BIN)/python -m bench.soak $(ARGS)

@@ -27,6 +27,7 @@ class Table(StrEnum):
     PIPELINE = "make bench-pipeline ARGS=--markdown"
     WAL = "make bench-wal ARGS=--markdown"
     JOURNAL = "make bench-journal ARGS=--markdown"
+    JOURNAL_SPARK = "make bench-journal-spark ARGS=--markdown"
 
     @property
     def begin(self) -> str:
