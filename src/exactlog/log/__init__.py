@@ -14,6 +14,7 @@ from exactlog.core.deltalog.append_terms import Committed, Conflicted, PayloadDi
 from exactlog.core.deltalog.table_state import TableSnapshot
 from exactlog.core.record.batch_builder import NewRecord
 from exactlog.core.record.record_format import Record
+from exactlog.log.compaction import CompactedPartition, compact_topics
 from exactlog.log.delta_store import DeltaStore
 from exactlog.log.errors import (
     InvalidArgumentError,
@@ -26,6 +27,7 @@ from exactlog.log.partition import Partition, Transaction, open_partition
 
 __all__ = [
     "Committed",
+    "CompactedPartition",
     "Compression",
     "Conflicted",
     "DeltaStore",
@@ -42,5 +44,6 @@ __all__ = [
     "Transaction",
     "TransactionEndedError",
     "Unavailable",
+    "compact_topics",
     "open_partition",
 ]

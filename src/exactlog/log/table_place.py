@@ -72,8 +72,11 @@ class CatalogFacts(Struct, frozen=True):
         return self.topics[names[0]] if names else None
 
 
-def read_catalog(data_dir: str) -> CatalogFacts | None:
+def read_catalog(data_dir: str, *, is_trial: bool = False) -> CatalogFacts | None:
     """The catalog of a data directory, for a new owner of it: the owner epoch is one higher. None without a catalog.
+
+    Args:
+        is_trial: whether the catalog stays as it is, for an owner who keeps nothing.
 
     Raises:
         DamageError: it cannot be read.
@@ -84,12 +87,13 @@ def read_catalog(data_dir: str) -> CatalogFacts | None:
         return None
     catalog = Catalog(str(path))
     try:
-        node_id, leader_epoch = catalog.get("node_id"), catalog.advance_owner_epoch()
+        node_id = catalog.get("node_id")
+        leader_epoch = catalog.next_owner_epoch() if is_trial else catalog.advance_owner_epoch()
         return CatalogFacts(
             path=str(path),
             node_id=DEFAULTS.node_id if node_id is None else int(node_id),
             leader_epoch=leader_epoch,
-            boot_epoch=note_boot(catalog, leader_epoch),
+            boot_epoch=None if is_trial else note_boot(catalog, leader_epoch),
             topics={topic.name: topic for topic in catalog.topics() if topic.state is TopicState.LIVE},
         )
     finally:

@@ -2,9 +2,11 @@
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
+
+from msgspec import Struct
 
 from exactlog.core.config.topic_configs import TopicConfig
 from exactlog.core.deltalog.append_terms import (
@@ -16,20 +18,31 @@ from exactlog.core.deltalog.append_terms import (
     Unavailable,
 )
 from exactlog.core.deltalog.table_state import TableSnapshot
+from exactlog.core.log.compaction import last_of_producers
 from exactlog.core.model.clock import Clock
 from exactlog.core.model.error_code import ErrorCode
 from exactlog.core.model.errors import ExactlogError
 from exactlog.core.model.ids import DeltaVersion, TimestampMs
 from exactlog.core.record.batch_format import BatchHeader
 from exactlog.log.errors import InvalidArgumentError, PartitionClosedError, PartitionStoppedError
+from exactlog.storage.compaction import Compaction, CompactionSource
 from exactlog.storage.open_files import OpenFiles
 from exactlog.storage.partition_log import AppendRefused, PartitionLog
+from exactlog.storage.pending_versions import TableChange
 from exactlog.storage.round import DurabilityEngine, StorageRefused, SyncFailed
 
 Outcome = Committed | Conflicted | Superseded | PayloadDiffers | Unavailable
 """What may come of an append."""
 
 _REOPEN: Final = "close it and open it again: recovery finds what is good"
+
+
+class CompactedTable(Struct, frozen=True):
+    """What compaction did: in how many passes, how many records went, and the table then."""
+
+    passes: int
+    records_removed: int
+    table: TableSnapshot
 
 
 class Ownership:
@@ -150,6 +163,60 @@ class TableWriter:
             if code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise InvalidArgumentError(f"offset {offset} is not from 0 to {self._log.high_watermark}, the end")
             return self._log.table.freeze() if refusal is None else Unavailable(refusal)
+
+    def compact(
+        self, compaction: Compaction, *, check: Callable[[], None] = lambda: None
+    ) -> CompactedTable | Unavailable:
+        """Compacts it by key, pass by pass: a version for each that changes something. Blocks.
+
+        Args:
+            compaction: how.
+            check: called before each version; raises an ExactlogError where none may be published any more.
+
+        Raises:
+            DamageError: stored bytes are not what was written; what earlier passes did stays.
+            PartitionStoppedError: as `append`.
+        """
+        passes, removed, start = 0, 0, int(self._log.log_start_offset)
+        while True:
+            with self._taking_turns():
+                try:
+                    part = compaction.run_pass(self._compaction_source(), start)
+                except OSError as error:
+                    return Unavailable(f"{self._log.topic_partition} cannot be compacted: {error}")
+                if part is None:
+                    break
+                if part.change is not None:
+                    refusal = self._publish_compacted(part.change, compaction, check)
+                    if refusal is not None:
+                        return Unavailable(refusal)
+                passes, removed, start = passes + 1, removed + part.records_removed, part.end_offset
+        with self._taking_turns():
+            self._log.committed.make_up_for_checkpoint(self._log.table.version, now_ms=self._clock.now_ms())
+            self._ownership.check()
+            return CompactedTable(passes, removed, self._log.table.freeze())
+
+    def _publish_compacted(self, change: TableChange, compaction: Compaction, check: Callable[[], None]) -> str | None:
+        """Publishes what a pass has made, or removes it again and says why."""
+        try:
+            check()
+        except ExactlogError:
+            compaction.discard()
+            raise
+        self._log.change(change)
+        refusal = self._carry_out()
+        if refusal is not None:
+            compaction.discard()
+        return refusal
+
+    def _compaction_source(self) -> CompactionSource:
+        committed = self._log.committed
+        return CompactionSource(
+            segments=committed.segments,
+            last_stable_offset=committed.last_stable_offset,
+            find_aborted=committed.aborted_transactions,
+            last_batches=last_of_producers(committed.producers.snapshot()),
+        )
 
     def checkpoint_if_due(self) -> bool:
         """Writes a checkpoint of the newest version if one is due that has not been written yet; whether it did."""

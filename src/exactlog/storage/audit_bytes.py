@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from exactlog.core.deltalog.canonical_json import print_crc
 from exactlog.core.deltalog.checkpoint_comparison import find_producers_difference
@@ -34,6 +35,8 @@ class Named(Struct, frozen=True):
     version: int | None
     leader_epochs: Sequence[LeaderEpochEntry]
     is_loss_allowed: bool
+    is_rewriting: bool = False
+    """Whether compaction has written them."""
 
 
 class BytesAudit:
@@ -64,6 +67,7 @@ class BytesAudit:
             whether all of the bytes are there and are what was committed.
         """
         adds = [operation for operation in commit.operations if operation.type == "add"]
+        named = replace(named, is_rewriting=commit.is_rewriting)
         crc, faults = 0, 0
         for add in adds:
             walk = self._walk_of(add.segment, add.offset_start)
@@ -72,16 +76,18 @@ class BytesAudit:
             faults_before, walk.data_crc = walk.faults, crc
             self._follow(walk, end=add.position + add.size, end_offset=add.offset_end + 1, named=named)
             crc, faults = walk.data_crc, faults + walk.faults - faults_before
-            if faults:  # at once: what follows may end a transaction that began in what is not there
-                self._forget_producers()
+            if faults and not named.is_rewriting:
+                self._forget_producers()  # at once: what follows may end a transaction that began in what is not there
         if not faults and print_crc(crc) != commit.data_crc:
             self._tell_changed(adds, commit, crc)
             faults += 1
-        if faults:
+        if faults and not named.is_rewriting:
             self._forget_producers()
         for operation in commit.operations:
             if operation.type == "remove":
                 self.walks.pop(operation.segment, None)
+        if named.is_rewriting:
+            self.walks = dict(sorted(self.walks.items(), key=_base_offset))
         return not faults
 
     def take_up(self, checkpoint: Checkpoint, named: Named) -> None:
@@ -141,7 +147,7 @@ class BytesAudit:
         walk = self.walks.get(name)
         if walk is None:
             before = next(reversed(self.walks.values()), None)
-            if before is not None:
+            if before is not None and before.next_offset <= base_offset:
                 before.finish(is_active=False)
             counted = self._counted.get(name, NOTHING_COUNTED)
             walk = self.walks[name] = SegmentWalk(self._filesystem, self._directory, name, base_offset, counted)
@@ -151,12 +157,12 @@ class BytesAudit:
         batches = walk.walk(end, end_offset, version=named.version, is_loss_allowed=named.is_loss_allowed)
         faults_before = walk.faults
         for position, header in batches:
+            if named.is_rewriting:
+                self._take_rewritten(walk, position, header, named)
+                continue
             if walk.faults > faults_before:
                 self._forget_producers()
-            leader_epoch = _epoch_at(named.leader_epochs, header.base_offset)
-            if header.leader_epoch > leader_epoch:
-                message = f"a batch is of leader epoch {header.leader_epoch}, its offset is of epoch {leader_epoch}"
-                walk.tell(Kind.LEADER_EPOCH_WRONG, message, version=named.version, position=position)
+            _check_leader_epoch(walk, position, header, named)
             if header.is_control:
                 self._take_marker(walk, position, header, named)
                 continue
@@ -164,6 +170,14 @@ class BytesAudit:
                 _decode_all(walk, position, header, named)
             if self._producers is not None:
                 self._producers.replay(header)
+
+    def _take_rewritten(self, walk: SegmentWalk, position: int, header: BatchHeader, named: Named) -> None:
+        """A batch that compaction has written anew: what it says of its producer has been replayed before."""
+        _check_leader_epoch(walk, position, header, named)
+        if header.is_control:
+            walk.take_unknown_abort(header.last_offset)
+        elif self._is_deep:
+            _decode_all(walk, position, header, named)
 
     def _take_marker(self, walk: SegmentWalk, position: int, header: BatchHeader, named: Named) -> None:
         try:
@@ -194,6 +208,17 @@ class BytesAudit:
             self.walks[name].tell(
                 Kind.BYTES_CHANGED, message + commit.data_crc, version=commit.version, position=position
             )
+
+
+def _check_leader_epoch(walk: SegmentWalk, position: int, header: BatchHeader, named: Named) -> None:
+    leader_epoch = _epoch_at(named.leader_epochs, header.base_offset)
+    if header.leader_epoch > leader_epoch:
+        message = f"a batch is of leader epoch {header.leader_epoch}, its offset is of epoch {leader_epoch}"
+        walk.tell(Kind.LEADER_EPOCH_WRONG, message, version=named.version, position=position)
+
+
+def _base_offset(named_walk: tuple[str, SegmentWalk]) -> int:
+    return named_walk[1].base_offset
 
 
 def _epoch_at(leader_epochs: Sequence[LeaderEpochEntry], offset: int) -> int:

@@ -112,7 +112,7 @@ class SegmentIndexes:
 
     def meet_batch(self, position: int, header: BatchHeader, max_timestamp: int) -> None:
         """The next batch of the segment; `max_timestamp` is the greatest of its data so far, this batch's included."""
-        is_youngest = header.max_timestamp == max_timestamp and not header.is_control
+        is_youngest = header.max_timestamp == max_timestamp and not header.is_control and header.record_count > 0
         self._offsets.meet(position, header.base_offset - self._base)
         self._times.meet(header.last_offset - self._base, max_timestamp if is_youngest else _NO_VALUE)
 

@@ -6,6 +6,7 @@ from typing import Final
 
 import crc32c
 
+from exactlog.core.deltalog.table_segments import is_rewritten
 from exactlog.core.log.aborted_index_format import AbortedTransaction
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.ids import NO_TIMESTAMP
@@ -63,6 +64,7 @@ class SegmentWalk:
         self.base_offset = base_offset
         self.position = 0
         self.next_offset = base_offset
+        self._may_have_gaps = is_rewritten(name)
         self.max_timestamp: int = NO_TIMESTAMP
         self._data_max_timestamp: int = NO_TIMESTAMP
         self.data_crc = 0
@@ -177,8 +179,10 @@ class SegmentWalk:
         if position + header.size_bytes > end:
             message = f"a batch claims {header.size_bytes} bytes, {end - position} are left"
             raise _BrokenOffError(Kind.BATCH_DAMAGED, position, message)
-        is_in_line = header.base_offset == self.next_offset
-        if self._damaged_offset is not None and self._damaged_offset < header.base_offset < end_offset:
+        is_behind_gap = self._may_have_gaps and self.next_offset < header.base_offset < end_offset
+        is_in_line = header.base_offset == self.next_offset or is_behind_gap
+        is_behind_damage = self._damaged_offset is not None and self._damaged_offset < header.base_offset < end_offset
+        if is_behind_gap or is_behind_damage:
             self.next_offset = header.base_offset
         if header.base_offset != self.next_offset or header.last_offset_delta < 0:
             message = f"a batch has offsets {header.base_offset} to {header.last_offset}, {self.next_offset} was due"
@@ -197,7 +201,7 @@ class SegmentWalk:
         self.batches += 1
         self.records += 0 if header.is_control else header.record_count
         self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
-        if not header.is_control:
+        if not header.is_control and header.record_count:
             self._data_max_timestamp = max(self._data_max_timestamp, header.max_timestamp)
         if self.indexes is not None:
             self.indexes.meet_batch(position, header, self._data_max_timestamp)

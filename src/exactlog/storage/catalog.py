@@ -125,6 +125,11 @@ class Catalog:
         with self._working():
             self._put(name, value)
 
+    def next_owner_epoch(self) -> int:
+        """The one that `advance_owner_epoch` would give."""
+        with self._working():
+            return self._number("owner_epoch", default=-1) + 1
+
     def advance_owner_epoch(self) -> int:
         """One more than at the last start, durably: writes of an earlier owner can be told from ours."""
         with self._working():

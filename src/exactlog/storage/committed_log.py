@@ -27,7 +27,7 @@ from exactlog.storage.log_reading import (
     find_latest_in_time,
     read_batches,
 )
-from exactlog.storage.pending_versions import PendingVersion
+from exactlog.storage.pending_versions import PendingVersion, Rewriting
 from exactlog.storage.removal import CHECKPOINTS_NEEDED, RemovedFiles, RemovedSegments
 from exactlog.storage.round import CommitWrite, GroupWrite
 from exactlog.storage.segment import Segment, SegmentFiles
@@ -194,6 +194,8 @@ class CommittedLog:
                 RemovedSegments(self.table.version, now_ms, [segment.name for segment in self.segments[:count]])
             )
             self.segments = self.segments[count:]  # another list: a reader may be at the old one
+        if change is not None and change.rewritten:
+            self._rewrite(change.rewritten, now_ms=now_ms)
         prepared = version.checkpoint
         if is_current:
             prepared = self.prepare_checkpoint(self.table.version, now_ms=now_ms)
@@ -201,6 +203,12 @@ class CommittedLog:
             self._checkpointer.write(self.table, prepared, now_ms=now_ms)
         if self.last_stable_offset != stable_before:
             self.notify()
+
+    def _rewrite(self, rewritten: Sequence[Rewriting], *, now_ms: int) -> None:
+        leaving = [segment.name for each in rewritten for segment in each.removed]
+        self._removed.add(RemovedSegments(self.table.version, now_ms, leaving))
+        kept = [segment for segment in self.segments if segment.name not in set(leaving)]
+        self.segments = sorted([*kept, *(each.added for each in rewritten)], key=_base_offset)
 
     def prepare_checkpoint(self, version: DeltaVersion, *, now_ms: int) -> PreparedCheckpoint | None:
         """What a checkpoint of the version that ends where this log does would say; None when none is wanted."""
@@ -278,3 +286,7 @@ class CommittedLog:
                 return True
             self._write_checkpoint(now_ms=now_ms)
         return False
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,7 +1,7 @@
 """The head of a partition's chain of delta versions: what the next one is called, and what it follows from."""
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from msgspec import UNSET
 
@@ -20,7 +20,7 @@ from exactlog.core.deltalog.table_state import TableSegment, TableState
 from exactlog.core.deltalog.timestamps import format_timestamp, parse_timestamp
 from exactlog.core.model.ids import BrokerId, DeltaVersion, LeaderEpoch, Offset, TimestampMs
 from exactlog.storage.group import AddRange, Group
-from exactlog.storage.pending_versions import TableChange
+from exactlog.storage.pending_versions import Rewriting, TableChange
 from exactlog.storage.round import CommitWrite
 from exactlog.storage.settings import LogSettings
 
@@ -65,7 +65,11 @@ class DeltaHead:
             version=version,
             timestamp=format_timestamp(timestamp_ms),
             txn_id=txn_id,
-            operations=(*self._adds(groups), *map(self._remove, change.removed)),
+            operations=(
+                *self._adds(groups),
+                *map(self._remove, change.removed),
+                *(operation for each in change.rewritten for operation in self._rewrite(each)),
+            ),
             checkpoint_hint=is_checkpoint_due(version, interval=self._settings.checkpoint_interval),
             end_offset=end_offset,
             last_stable_offset=last_stable_offset,
@@ -118,9 +122,16 @@ class DeltaHead:
             payload_crc=UNSET if terms.payload_crc is None else terms.payload_crc,
         )
 
+    def _rewrite(self, rewriting: Rewriting) -> Iterator[Operation]:
+        yield from map(self._remove, rewriting.removed)
+        yield self._whole("add", rewriting.added.in_table())
+
     def _remove(self, segment: TableSegment) -> Operation:
+        return self._whole("remove", segment)
+
+    def _whole(self, kind: Literal["add", "remove"], segment: TableSegment) -> Operation:
         return Operation(
-            type="remove",
+            type=kind,
             origin_id=self._settings.node_id,
             origin_seq=0,
             offset_start=segment.base,

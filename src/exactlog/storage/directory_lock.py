@@ -68,6 +68,18 @@ def _let_go_in_fork() -> None:
 os.register_at_fork(after_in_child=_let_go_in_fork)
 
 
+def read_owner(directory: str) -> dict[str, object]:
+    """What the last owner of a directory wrote about itself: its `pid` and `host`; nothing where there was none."""
+    try:
+        descriptor = os.open(f"{directory}/{LOCK_NAME}", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return {}
+    try:
+        return _read_owner(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _read_owner(descriptor: int) -> dict[str, object]:
     """What the owner wrote about itself; nothing when it has not written yet."""
     try:

@@ -30,6 +30,9 @@ def read_batches(
 ) -> Buffer:
     """Whole batches from the one that holds `offset` on, as many as fit; of one segment, so that the next call goes on.
 
+    Batches that compaction has emptied are passed over where they would come first, unless nothing else is left: there
+    are clients that never get on from an answer without a record.
+
     Args:
         end_offset: what is read ends before it; the boundary of a batch.
         at_least_one_batch: whether the first batch is returned whatever its size.
@@ -41,9 +44,11 @@ def read_batches(
     if offset >= end_offset:
         return b""
     index = segment_of(segments, offset)
+    if offset >= segments[index].next_offset:  # what stood between has been compacted away
+        index += 1
+    if segments[index].is_rewritten:
+        index, offset = _pass_over_emptied(segments, index, offset, end_offset)
     segment = segments[index]
-    if offset >= segment.next_offset:  # what stood between has been compacted away
-        segment = segments[index + 1]
     end_position = segment.size if end_offset >= segment.next_offset else segment.locate(end_offset)[0]
     return segment.read(offset, bytes_max=bytes_max, end_position=end_position, at_least_one_batch=at_least_one_batch)
 
@@ -102,6 +107,23 @@ def end_of_batches(segments: Sequence[Segment], offset: int, content: Buffer) ->
     first_offset = decode_header(content).base_offset
     segment = segments[segment_of(segments, first_offset)]
     return segment.offset_at(segment.locate(first_offset)[0] + len(content))
+
+
+def _pass_over_emptied(segments: Sequence[Segment], index: int, offset: int, end_offset: int) -> tuple[int, int]:
+    """The segment and the offset to read from: of the next batch with a record, or as asked where there is none."""
+    for number in range(index, len(segments)):
+        segment = segments[number]
+        start = max(offset, segment.base_offset)
+        if start >= end_offset:
+            break
+        if not segment.is_rewritten:
+            return number, start
+        for _, header in segment.headers_from(segment.locate(start)[0]):
+            if header.base_offset >= end_offset:
+                return index, offset
+            if header.record_count:
+                return number, max(start, header.base_offset)
+    return index, offset
 
 
 def _base_offset(segment: Segment) -> int:

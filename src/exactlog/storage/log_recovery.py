@@ -24,6 +24,7 @@ from exactlog.core.deltalog.checkpoint_format import Checkpoint
 from exactlog.core.deltalog.checkpoint_policy import LastCheckpoint
 from exactlog.core.deltalog.commit_format import DecodedCommit, DeltaCommit, decode_commit
 from exactlog.core.deltalog.log_path import parse_segment_file_name, print_commit_name, print_temporary_name
+from exactlog.core.deltalog.table_segments import rewrite_segments
 from exactlog.core.deltalog.table_state import TableState
 from exactlog.core.deltalog.timestamps import parse_timestamp
 from exactlog.core.log.producer_state import ProducerStates
@@ -48,6 +49,7 @@ from exactlog.storage.version_bytes import (
     check_added_bytes,
     find_valid_tail,
     marker_of,
+    walk_added_bytes,
 )
 from exactlog.storage.whole_files import publish_new, sync_names
 
@@ -124,6 +126,19 @@ def recover(
     return recovery.log
 
 
+class _Added(Struct, frozen=True):
+    """What a version adds: batches at the end, or segments in the place of others."""
+
+    batches: Sequence[PlacedBatch]
+    segments: Sequence[Segment]
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes they are."""
+        batches = sum(batch.header.size_bytes for batch in self.batches)
+        return batches + sum(segment.size for segment in self.segments)
+
+
 class _Recovery:
     def __init__(
         self, filesystem: Filesystem, files: SegmentFiles, history: PartitionHistory, journaled: Mapping[str, int]
@@ -138,6 +153,7 @@ class _Recovery:
         self.log = RecoveredLog(TableState(table=history.name), ProducerStates(), [], None, 0, [], 0, history.delta_log)
         self._tail_epoch_max: LeaderEpoch | None = None
         """What the document of the bytes behind the end said, if it was there: no CRC covers their own."""
+        self._rewritten: set[Segment] = set()
 
     @property
     def _is_lenient(self) -> bool:
@@ -169,11 +185,11 @@ class _Recovery:
                 return
             self._check_history(decoded)
             try:
-                batches = check_added_bytes(self._files, self._directory, decoded.commit)
+                added = self._check_bytes(decoded.commit)
             except UnusableBytesError as error:
                 self._meet_unusable_bytes(decoded.commit, error)
                 return
-            self._take_in(decoded, batches)
+            self._take_in(decoded, added)
             self.log.commit_bytes_since_checkpoint += size
             version = DeltaVersion(version + 1)
 
@@ -192,11 +208,11 @@ class _Recovery:
             try:
                 decoded = decode_commit(document, path_hint=f"{self._delta_log.directory}/{name}")
                 self.log.table.check_follows(decoded.commit)
-                batches = check_added_bytes(self._files, self._directory, decoded.commit)
+                added = self._check_bytes(decoded.commit)
             except (UnusableBytesError, DamageError) as error:
                 _logger.warning("%s: version %d had no name yet and is dropped: %s", self._name, version, error)
                 return
-            self._take_in(decoded, batches)
+            self._take_in(decoded, added)
             publish_new(self._filesystem, self._delta_log.directory, name, document, durable=False)
             self._delta_log.temporary_names.remove(print_temporary_name(name))
             _logger.warning("%s: version %d had no name yet and gets it now", self._name, version)
@@ -214,24 +230,58 @@ class _Recovery:
             path = self._history.path_of(commit.version)
             raise self._history.refusal(commit.version, f"{path}: {misfit}", hint=RESTORE_DOCUMENT)
 
-    def _take_in(self, decoded: DecodedCommit, batches: Sequence[PlacedBatch]) -> None:
+    def _check_bytes(self, commit: DeltaCommit) -> "_Added":
+        """What a version adds, all of which is there and as it was committed.
+
+        Raises:
+            UnusableBytesError: it is not; says in which file.
+            DamageError: it cannot be added to this table.
+        """
+        if not commit.is_rewriting:
+            return _Added(check_added_bytes(self._files, self._directory, commit), ())
+        try:
+            rewrite_segments(self.log.table.segments, commit.operations)
+        except DamageError as error:
+            damage = DamageError(f"{self._name}: delta version {commit.version} does not follow: {error}")
+            raise self._history.broken_history(commit.version, damage) from error
+        bases = {operation.segment: operation.offset_start for operation in commit.operations}
+        segments: list[Segment] = []
+        for batch in walk_added_bytes(self._files, self._directory, commit):  # of a whole partition: not all at once
+            if not segments or segments[-1].name != batch.segment:
+                base_offset = bases[batch.segment]
+                segments.append(self._files.named(self._directory, batch.segment, base_offset=base_offset))
+            segments[-1].on_appended(batch.header, batch.position)
+        return _Added((), segments)
+
+    def _take_in(self, decoded: DecodedCommit, added: "_Added") -> None:
         """One more version, its bytes checked."""
         commit = decoded.commit
         try:
             self.log.table.replay(decoded)
         except DamageError as error:
             raise self._history.broken_history(commit.version, error) from error
+        self.log.replayed_versions += 1
+        self.log.replayed_bytes += added.size_bytes
+        if commit.is_rewriting:
+            self._rewrite(added.segments)
+            return
         removed = {operation.segment for operation in commit.operations if operation.type == "remove"}
         if removed:
             self.log.segments = [segment for segment in self.log.segments if segment.name not in removed]
-        for batch in batches:
+        for batch in added.batches:
             segment = None
             if batch.segment not in removed:
                 segment = self._segment_of(batch)
                 segment.on_appended(batch.header, batch.position)
             self._follow_producer(batch.header, batch.marker, segment)
-        self.log.replayed_versions += 1
-        self.log.replayed_bytes += sum(batch.header.size_bytes for batch in batches)
+
+    def _rewrite(self, added: Sequence[Segment]) -> None:
+        """Takes up the segments of a rewriting version; what they say of producers is known already."""
+        for segment in added:
+            segment.seal_now()
+        self._rewritten.update(added)
+        segments = {segment.name: segment for segment in (*self.log.segments, *added)}
+        self.log.segments = [segments[entry.name] for entry in self.log.table.segments]
 
     def _meet_damaged_document(self, version: DeltaVersion, error: DamageError) -> None:
         if not self._is_lenient or not self._history.may_be_lost(version):
@@ -330,9 +380,11 @@ class _Recovery:
     def mend_aborted_indexes(self) -> None:
         """Makes the indexes of aborted transactions anew that are not as the checkpoint says."""
         segments = self.log.segments
-        damaged = [segment for segment in segments if not segment.aborted.is_good()]
+        damaged = [segment for segment in segments if segment in self._rewritten or not segment.aborted.is_good()]
         rebuild_aborted(segments, damaged)
         for segment in damaged:
+            if segment not in self._rewritten:
+                _logger.warning("%s: the index of aborted transactions was made anew", segment.path)
             segment.aborted.write_anew(self._filesystem, is_sealed=segment is not segments[-1])
 
     def cut_off(self) -> None:

@@ -163,7 +163,7 @@ class PartitionLog:
         now_ms: int,
         is_client: bool = True,
         is_verified: bool = False,
-        supports_epoch_bump: bool = False,
+        first_sequence_max: int | None = None,
     ) -> Appended | AppendRefused:
         """Gives a validated batch its offsets, or the answer an earlier try got, or says why not.
 
@@ -177,7 +177,7 @@ class PartitionLog:
             log_is_empty_forever=self._head.offset == 0,
             is_client=is_client,
             is_verified=is_verified,
-            supports_epoch_bump=supports_epoch_bump,
+            first_sequence_max=first_sequence_max,
         )
         match decision:
             case Fresh():
@@ -287,8 +287,7 @@ class PartitionLog:
     def move_log_start(self, offset: int) -> ErrorCode:
         """Takes all records below an offset away, for good; -1 is the high watermark (DeleteRecords, KIP-107).
 
-        Nothing happens where they are gone already. Told only once `when_published` calls back: OFFSET_OUT_OF_RANGE
-        for an offset above the high watermark.
+        Nothing happens where they are gone. Told by `when_published`: OFFSET_OUT_OF_RANGE above the high watermark.
         """
         if self.failure is not None or self._publication.unnamed is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -298,23 +297,23 @@ class PartitionLog:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         if offset > self._changes.log_start_offset:
             leaving = self._segments_below(offset)
-            self._change(TableChange(log_start_offset=offset, removed=[segment.in_table() for segment in leaving]))
+            self.change(TableChange(log_start_offset=offset, removed=[segment.in_table() for segment in leaving]))
         return ErrorCode.NONE
 
-    def apply_retention(self, retention: Retention, *, now_ms: int) -> None:
-        """Takes whole segments away that are too old or too much."""
+    def apply_retention(self, retention: Retention, *, now_ms: int) -> bool:
+        """Takes whole segments away that are too old or too much; gives whether it publishes a version for that."""
         start = find_retained_start(self.segments[self._changes.segments_leaving :], retention, now_ms=now_ms)
-        if start is not None:
-            self.move_log_start(start)
+        return start is not None and self.move_log_start(start) is ErrorCode.NONE
 
-    def sweep_removed(self, *, now_ms: int) -> None:
-        """Lets files of removed segments go when they may; see `CommittedLog.sweep_removed`."""
+    def sweep_removed(self, *, now_ms: int) -> bool:
+        """Lets files of removed segments go when they may (`CommittedLog.sweep_removed`); as `apply_retention`."""
         if self.failure is not None or not self.committed.has_removed_files:
-            return
-        is_quiet = not self._versions and not self._is_busy
-        delay_ms = self.settings.file_delete_delay_ms
-        if self.committed.sweep_removed(now_ms=now_ms, delay_ms=delay_ms, is_quiet=is_quiet):
-            self._change(TableChange(metadata=self._changes.metadata))  # says anew what the table is
+            return False
+        settings, is_quiet = self.settings, not self._versions and not self._is_busy
+        if not self.committed.sweep_removed(now_ms=now_ms, delay_ms=settings.file_delete_delay_ms, is_quiet=is_quiet):
+            return False
+        self.change(TableChange(metadata=self._changes.metadata))  # says anew what the table is
+        return True
 
     def apply(self, settings: LogSettings) -> None:
         """Works under other settings of its topic from the next append on; a version says so where they were set on it.
@@ -325,7 +324,7 @@ class PartitionLog:
         self._files.index_interval_bytes = settings.index_interval_bytes
         before = self._changes.metadata
         if self.failure is None and before is not None and not settings.are_recorded_in(before):
-            self._change(TableChange(metadata=settings.record_in(before)))
+            self.change(TableChange(metadata=settings.record_in(before)))
 
     def _segments_below(self, offset: int) -> list[Segment]:
         """The segments with nothing but records below an offset; the active one only where nothing is under way."""
@@ -335,7 +334,8 @@ class PartitionLog:
             return segments
         return [segment for segment in segments[:-1] if segment.next_offset <= offset]
 
-    def _change(self, change: TableChange) -> None:
+    def change(self, change: TableChange) -> None:
+        """Changes the table by a version of its own, behind all that is decided; told by `when_published`."""
         self._versions.change(change)
         self._changes.decide(change)
         self._head.open_group = None

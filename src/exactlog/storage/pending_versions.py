@@ -12,14 +12,27 @@ from exactlog.core.deltalog.commit_format import TableMetadata
 from exactlog.core.deltalog.table_state import TableSegment
 from exactlog.core.model.errors import InvariantError
 from exactlog.storage.group import Group
+from exactlog.storage.segment import Segment
+
+
+class Rewriting(Struct, frozen=True):
+    """A segment that compaction has written, and those in whose place it goes: one or more that follow each other."""
+
+    removed: Sequence[TableSegment]
+    added: Segment
 
 
 class TableChange(Struct, frozen=True, kw_only=True):
-    """What a version does besides adding: moves the log start, takes the oldest segments away, says anew what it is."""
+    """What a version does besides adding: moves the log start, takes the oldest segments away, says anew what it is.
+
+    Or it puts rewritten segments in the place of others; `data_crc` is the CRC-32C of their bytes, in order.
+    """
 
     log_start_offset: int | None = None
     removed: Sequence[TableSegment] = ()
     metadata: TableMetadata | None = None
+    rewritten: Sequence[Rewriting] = ()
+    data_crc: int = 0
 
 
 class PendingVersion:
@@ -45,8 +58,8 @@ class PendingVersion:
 
     @property
     def data_crc(self) -> int:
-        """CRC-32C of the bytes of all groups."""
-        crc = self.crc
+        """CRC-32C of the bytes of all groups, or of those that a change puts in the place of others."""
+        crc = self.crc if self.change is None else self.change.data_crc
         for group in self.uncommitted_groups:
             crc = group.data_crc(crc)
         return crc

@@ -14,6 +14,7 @@ from msgspec import UNSET
 
 from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.log_path import print_segment_file_name
+from exactlog.core.deltalog.table_segments import is_rewritten
 from exactlog.core.deltalog.table_state import SegmentDetails, TableSegment
 from exactlog.core.log.index_format import IndexRow, TimeIndexRow
 from exactlog.core.model.errors import DamageError, DecodeError, InvariantError
@@ -92,6 +93,7 @@ class SegmentFiles:
 class Segment:
     """One segment. `size` and `next_offset` are what is committed: bytes behind them do not exist for readers.
 
+    `is_rewritten`: compaction has made it, so there may be gaps between its batches, and batches without records.
     `max_timestamp` is the greatest of all its batches, `data_max_timestamp` that of those that are no markers; where
     that is not known, since the segment was opened, it is as high as the other one.
     """
@@ -105,6 +107,7 @@ class Segment:
         "data_max_timestamp",
         "directory",
         "index",
+        "is_rewritten",
         "max_timestamp",
         "name",
         "next_offset",
@@ -116,6 +119,7 @@ class Segment:
         self._files = files
         self.directory = directory
         self.name = name
+        self.is_rewritten = is_rewritten(name)
         self.path = f"{directory}/{name}"
         self.base_offset = base_offset
         self.size = 0
@@ -137,7 +141,7 @@ class Segment:
         if indexed_position is None:
             indexed_position = self._indexed_position = self._last_indexed_position()
         timestamp = header.max_timestamp
-        if timestamp > self.data_max_timestamp and not header.attributes & CONTROL_BIT:
+        if timestamp > self.data_max_timestamp and header.record_count and not header.attributes & CONTROL_BIT:
             self.data_max_timestamp = timestamp
             self._youngest = TimeIndexRow(timestamp, header.last_offset - self.base_offset)
         self.max_timestamp = max(self.max_timestamp, timestamp)
@@ -242,7 +246,9 @@ class Segment:
         for at, header in self.headers_from(position):
             if header.base_offset >= end_offset:
                 break
-            if header.is_control or header.last_offset < start_offset or header.max_timestamp <= latest:
+            if header.is_control or not header.record_count:
+                continue
+            if header.last_offset < start_offset or header.max_timestamp <= latest:
                 continue
             if header.base_offset >= start_offset:
                 latest = header.max_timestamp

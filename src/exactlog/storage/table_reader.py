@@ -16,7 +16,7 @@ from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.commit_format import DeltaCommit, TableMetadata
 from exactlog.core.deltalog.log_path import parse_partition_directory_name
 from exactlog.core.deltalog.table_state import TableSegment, TableSnapshot, TableState
-from exactlog.core.model.errors import DamageError, OffsetOutOfRangeError
+from exactlog.core.model.errors import DamageError, OffsetOutOfRangeError, VersionExpiredError
 from exactlog.core.model.ids import DeltaVersion, Offset, TimestampMs
 from exactlog.core.model.isolation_level import IsolationLevel
 from exactlog.core.record.batch_format import BatchHeader
@@ -25,6 +25,7 @@ from exactlog.storage.delta_log_files import DeltaLogFiles
 from exactlog.storage.filesystem import Filesystem, OsFilesystem
 from exactlog.storage.log_reading import segment_of
 from exactlog.storage.open_files import OpenFiles
+from exactlog.storage.past_segments import PastSegments
 from exactlog.storage.segment import Segment, SegmentFiles
 from exactlog.storage.table_versions import AddingVersions, TableVersions, VersionBounds
 from exactlog.storage.transaction_fates import StoredBatch, TransactionFates
@@ -79,6 +80,7 @@ class TableReader:
         self._delta_log = DeltaLogFiles(filesystem, self._directory)
         open_files = OpenFiles(filesystem, files_max=_OPEN_FILES_MAX, read_only=True)
         self._files = SegmentFiles(filesystem, open_files, is_read_only=True)
+        self._past = PastSegments(self._files, self._directory, self._delta_log, table=self.name)
         self._known_rows: Mapping[str, SegmentEntry] = {}
         self._segments: list[Segment] = []
         self._state: TableState | None = self._load()
@@ -159,7 +161,7 @@ class TableReader:
         """
         bounds = self.bounds(as_of_version, as_of_timestamp)
         extent = self._extent(bounds, from_offset, to_offset, isolation, include_control=include_control)
-        return (record for record, _ in self._records(self._segments, self._snapshot.segments, extent))
+        return (record for record, _ in self._records(extent))
 
     def read_stored(
         self,
@@ -174,7 +176,7 @@ class TableReader:
         """As `read`, with what is known of each record besides; to name its version, each delta commit is read too."""
         bounds = self.bounds(as_of_version, as_of_timestamp)
         extent = self._extent(bounds, from_offset, to_offset, isolation, include_control=include_control)
-        found = self._records(self._segments, self._snapshot.segments, extent)
+        found = self._records(extent)
         adding = AddingVersions(self._versions)
         return (
             StoredRecord(record, batch, commit.version if (commit := adding.of(record.offset)) else None)
@@ -195,7 +197,7 @@ class TableReader:
         """The batches that `read` takes those records from, whole and as stored; errors as there."""
         bounds = self.bounds(as_of_version)
         extent = self._extent(bounds, from_offset, to_offset, isolation, include_control=include_control)
-        return self._read(self._segments, self._snapshot.segments, extent)
+        return self._read(extent)
 
     def count_records(
         self,
@@ -215,7 +217,7 @@ class TableReader:
         extent = self._extent(bounds, from_offset, to_offset, isolation, include_control=include_control)
         count, start = 0, extent.start
         try:
-            for batch in _visible(self._segments, self._snapshot.segments, extent):
+            for batch in _visible(extent):
                 header = batch.header
                 if extent.start <= header.base_offset and header.next_offset <= extent.end:
                     count += header.record_count
@@ -238,7 +240,9 @@ class TableReader:
         if as_of_version is not None:
             return self._versions.bounds(as_of_version)
         newest = self._snapshot
-        return VersionBounds(newest.timestamp, newest.log_start_offset, newest.last_stable_offset, newest.next_offset)
+        return VersionBounds(
+            newest.version, newest.timestamp, newest.log_start_offset, newest.last_stable_offset, newest.next_offset
+        )
 
     def first_added(self, version: int) -> Offset:
         """The first offset that a version or a later one added.
@@ -279,7 +283,9 @@ class TableReader:
             return header.base_offset, header.next_offset
         return self._snapshot.next_offset, self._snapshot.next_offset
 
-    def first_not_older(self, timestamp_ms: int, start_offset: int, end_offset: int) -> int:
+    def first_not_older(
+        self, timestamp_ms: int, start_offset: int, end_offset: int, *, as_of_version: int | None = None
+    ) -> int:
         """The first offset of a range whose batch has a record that is not older than a time; its end where none has.
 
         Segments that a checkpoint knows whole are passed over by what it says; of the next one headers are read.
@@ -287,13 +293,13 @@ class TableReader:
         Raises:
             DamageError: the bytes are not batches.
         """
-        for segment, entry in self._overlapping(start_offset, end_offset):
+        version = self._snapshot.version if as_of_version is None else DeltaVersion(as_of_version)
+        for segment, entry in zip(*self._past.of(version, self._snapshot, self._segments), strict=True):
             known = self._known_rows.get(entry.name)
             if known is not None and known.size == entry.size and known.max_timestamp < timestamp_ms:
                 continue
-            for batch in _batches(
-                [segment], [entry], max(start_offset, entry.base), min(end_offset, entry.next_offset)
-            ):
+            start, end = max(start_offset, entry.base), min(end_offset, entry.next_offset)
+            for batch in _batches([segment], [entry], start, end):
                 if batch.header.max_timestamp >= timestamp_ms:
                     return max(start_offset, batch.header.base_offset)
         return end_offset
@@ -310,7 +316,10 @@ class TableReader:
         """What to read; all of it is still there."""
         is_committed_only = isolation is IsolationLevel.READ_COMMITTED
         end = bounds.last_stable_offset if is_committed_only else bounds.end_offset
+        segments, entries = self._past.of(bounds.version, self._snapshot, self._segments)
         extent = _Extent(
+            segments=segments,
+            entries=entries,
             start=max(from_offset, bounds.log_start_offset),
             end=end if to_offset is None else min(end, to_offset),
             version_end=bounds.end_offset,
@@ -363,22 +372,18 @@ class TableReader:
             if start_offset < entry.next_offset and entry.base < end_offset:
                 yield segment, entry
 
-    def _records(
-        self, segments: Sequence[Segment], entries: Sequence[TableSegment], extent: "_Extent"
-    ) -> Iterator[tuple[Record, BatchHeader]]:
+    def _records(self, extent: "_Extent") -> Iterator[tuple[Record, BatchHeader]]:
         """The records to read."""
-        for batch in self._read(segments, entries, extent):
+        for batch in self._read(extent):
             for record in decode_records(batch.content):
                 if extent.start <= record.offset < extent.end:
                     yield record, batch.header
 
-    def _read(
-        self, segments: Sequence[Segment], entries: Sequence[TableSegment], extent: "_Extent"
-    ) -> Iterator[TableBatch]:
+    def _read(self, extent: "_Extent") -> Iterator[TableBatch]:
         """The batches to read, from what was there when they were asked for: a refresh changes that."""
         start = extent.start
         try:
-            for batch in _visible(segments, entries, extent):
+            for batch in _visible(extent):
                 yield TableBatch(batch.header, batch.read(), extent.start, extent.end)
                 start = batch.header.next_offset
         except FileNotFoundError as error:
@@ -389,9 +394,12 @@ class TableReader:
 
         Raises:
             OffsetOutOfRangeError: they have been removed.
+            VersionExpiredError: the segment was compacted since, and its file is gone.
         """
         now = TableReader(self._files.filesystem, self._directory)
         now._refuse_removed(offset)
+        if error.filename.rpartition("/")[2] not in {segment.name for segment in now.snapshot().segments}:
+            raise VersionExpiredError(self.name, oldest=now.snapshot().version)  # compacted since
         return DamageError(f"{error.filename} is missing", hint="restore the file from a copy")
 
 
@@ -399,6 +407,7 @@ class _Extent(Struct, frozen=True):
     """What is to be read.
 
     Attributes:
+        segments, entries: where it is; see `Layout`.
         start: the first offset.
         end: the exclusive end.
         version_end: that of the version: below it stands the marker of every transaction that it knew to be decided.
@@ -406,6 +415,8 @@ class _Extent(Struct, frozen=True):
         include_control: whether markers are read too.
     """
 
+    segments: Sequence[Segment]
+    entries: Sequence[TableSegment]
     start: int
     end: int
     version_end: int
@@ -413,8 +424,9 @@ class _Extent(Struct, frozen=True):
     include_control: bool
 
 
-def _visible(segments: Sequence[Segment], entries: Sequence[TableSegment], extent: _Extent) -> Iterator[StoredBatch]:
+def _visible(extent: _Extent) -> Iterator[StoredBatch]:
     """The batches of which a reader sees records."""
+    segments, entries = extent.segments, extent.entries
     fates = TransactionFates(_batches(segments, entries, extent.start, extent.version_end))
     for batch in _batches(segments, entries, extent.start, extent.end):
         header = batch.header

@@ -32,6 +32,7 @@ class VersionBounds(Struct, frozen=True, gc=False):
     Below `last_stable_offset` every transaction was decided.
     """
 
+    version: DeltaVersion
     timestamp: str
     log_start_offset: Offset
     last_stable_offset: Offset
@@ -159,10 +160,11 @@ class TableVersions:
         if version in self._delta_log.versions:
             commit = self.commit(version)
             return VersionBounds(
-                commit.timestamp, commit.log_start_offset, commit.last_stable_offset, commit.end_offset
+                version, commit.timestamp, commit.log_start_offset, commit.last_stable_offset, commit.end_offset
             )
         checkpoint = self._delta_log.read_checkpoint(version)
         return VersionBounds(
+            version,
             checkpoint.timestamp,
             checkpoint.log_start_offset,
             checkpoint.last_stable_offset,
@@ -209,5 +211,4 @@ class AddingVersions:
 
 def _first_added(commit: DeltaCommit) -> Offset:
     """The first offset that a commit added; its end where it added none: adds follow each other up to the end."""
-    adds = (operation.offset_start for operation in commit.operations if operation.type == "add")
-    return next(adds, commit.end_offset)
+    return commit.appends[0].offset_start if commit.appends else commit.end_offset

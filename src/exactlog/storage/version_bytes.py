@@ -8,6 +8,7 @@ import crc32c
 from exactlog.core.deltalog.canonical_json import print_crc
 from exactlog.core.deltalog.checkpoint_format import SegmentEntry
 from exactlog.core.deltalog.commit_format import DeltaCommit, Operation
+from exactlog.core.deltalog.table_segments import is_rewritten
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.record.batch_format import BATCH_OVERHEAD, BatchHeader, crc_is_valid, decode_header
 from exactlog.core.record.control_record_format import TransactionMarker, decode_marker_batch
@@ -121,18 +122,24 @@ def check_added_bytes(files: SegmentFiles, directory: str, commit: DeltaCommit) 
     Raises:
         UnusableBytesError: they are not; says in which file.
     """
+    return list(walk_added_bytes(files, directory, commit))
+
+
+def walk_added_bytes(files: SegmentFiles, directory: str, commit: DeltaCommit) -> Iterator[PlacedBatch]:
+    """The same one by one: that all of them are as they were committed is known when they end."""
     adds = [operation for operation in commit.operations if operation.type == "add"]
-    crc, placed = 0, list[PlacedBatch]()
+    crc = 0
     for add in adds:
         next_offset: int = add.offset_start
         for found in _batches_of(files, directory, add):
             crc = crc32c.crc32c(found.content, crc)
             next_offset = found.header.next_offset
             try:
-                placed.append(PlacedBatch(add.segment, found.position, found.header, marker_of(found)))
+                marker = marker_of(found)
             except DecodeError as error:
                 where = f"{_where(directory, add)}, the batch at byte {found.position}"
                 raise UnusableBytesError(f"{where}: {error}") from error
+            yield PlacedBatch(add.segment, found.position, found.header, marker)
         if next_offset != add.offset_end + 1:
             raise UnusableBytesError(
                 f"{_where(directory, add)}: the batches end before offset {next_offset}, not with {add.offset_end}"
@@ -142,11 +149,10 @@ def check_added_bytes(files: SegmentFiles, directory: str, commit: DeltaCommit) 
             f"{', '.join(_where(directory, add) for add in adds)}: they have CRC {print_crc(crc)}, "
             f"the delta commit says {commit.data_crc}"
         )
-    return placed
 
 
 def _batches_of(files: SegmentFiles, directory: str, add: Operation) -> Iterator[FoundBatch]:
-    """The batches of one add, which fill it and follow each other."""
+    """The batches of one add, which fill it and follow each other; compaction leaves gaps between them."""
     path = f"{directory}/{add.segment}"
     try:
         file = files.open(path)
@@ -155,12 +161,13 @@ def _batches_of(files: SegmentFiles, directory: str, add: Operation) -> Iterator
     size = max(0, min(add.size, file.size() - add.position))
     if size < add.size:
         raise UnusableBytesError(f"{_where(directory, add)}: only {size} bytes are there")
-    position, next_offset = add.position, add.offset_start
+    position, next_offset, may_have_gaps = add.position, add.offset_start, is_rewritten(add.segment)
     try:
         for found in walk_batches(file, position, position + size):
-            if found.header.base_offset != next_offset:
+            base_offset = found.header.base_offset
+            if base_offset < next_offset or (base_offset > next_offset and not may_have_gaps):
                 raise UnusableBytesError(
-                    f"{_where(directory, add)}: a batch has offset {found.header.base_offset}, not {next_offset}"
+                    f"{_where(directory, add)}: a batch has offset {base_offset}, not {next_offset}"
                 )
             yield found
             position, next_offset = found.position + found.header.size_bytes, found.header.next_offset

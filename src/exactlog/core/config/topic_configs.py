@@ -40,7 +40,7 @@ TOPIC_CONFIG_KEYS: Final = (
         default=("delete",),
         valid=OneOf(("compact", "delete")),
         documentation="What happens to old segments: `delete` drops them by retention, `compact` keeps the newest "
-        "record of every key: nothing is compacted yet, but a record without a key is refused already.",
+        "record of every key, when `exactlog log compact` is run; a record without a key is refused.",
         acts=True,
     ),
     ConfigKey(
@@ -57,7 +57,7 @@ TOPIC_CONFIG_KEYS: Final = (
         default=DAY_MS,
         valid=Between(0),
         documentation="How long a compacted topic keeps tombstones, so that a reader from the start sees them.",
-        acts=False,
+        acts=True,
     ),
     ConfigKey(
         name="file.delete.delay.ms",
@@ -147,7 +147,7 @@ TOPIC_CONFIG_KEYS: Final = (
         default=0,
         valid=Between(0),
         documentation="The least time a record of a compacted topic stays uncompacted.",
-        acts=False,
+        acts=True,
     ),
     ConfigKey(
         name="min.insync.replicas",

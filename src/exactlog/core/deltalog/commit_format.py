@@ -120,6 +120,27 @@ class DeltaCommit(JsonObject, frozen=True, kw_only=True, gc=False):
     metadata: TableMetadata | UnsetType = UNSET
     prev_crc: Crc
 
+    @property
+    def is_rewriting(self) -> bool:
+        """Whether its adds put other segments in the place of those it removes, instead of adding at the end."""
+        removed = [operation for operation in self.operations if operation.type == "remove"]
+        added = [operation for operation in self.operations if operation.type == "add"]
+        if not removed or not added:
+            return False
+        is_below = min(operation.offset_start for operation in added) == min(
+            operation.offset_start for operation in removed
+        )
+        return is_below and {operation.segment for operation in added}.isdisjoint(
+            operation.segment for operation in removed
+        )
+
+    @property
+    def appends(self) -> tuple[Operation, ...]:
+        """What it adds at the end of the table."""
+        if self.is_rewriting:
+            return ()
+        return tuple(operation for operation in self.operations if operation.type == "add")
+
 
 class EncodedCommit(msgspec.Struct, frozen=True):
     """A commit as bytes: the whole document, and what the next version's `prev_crc` must be."""

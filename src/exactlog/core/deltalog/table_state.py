@@ -27,28 +27,15 @@ from exactlog.core.deltalog.checkpoint_format import (
 from exactlog.core.deltalog.commit_format import DecodedCommit, DeltaCommit, Operation, TableMetadata
 from exactlog.core.deltalog.leader_epochs import EpochEnd, begin_epoch, find_epoch_end, trim_epochs
 from exactlog.core.deltalog.log_path import SegmentFileKind, parse_segment_file_name
+from exactlog.core.deltalog.table_segments import TableSegment, check_is_whole, rewrite_segments
 from exactlog.core.model.errors import DamageError, InvariantError
 from exactlog.core.model.ids import DeltaVersion, LeaderEpoch, Offset, TimestampMs
 from exactlog.core.model.limits import TXN_IDS_REMEMBERED
 
+__all__ = ["NO_VERSION", "SegmentDetails", "TableSegment", "TableSnapshot", "TableState"]
+
 NO_VERSION: Final = DeltaVersion(-1)
 """The version of a table before its version 0."""
-
-
-class TableSegment(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A segment as the delta log knows it: the bytes of the file `name` from 0 to `size` count.
-
-    Attributes:
-        name: of its `.log` file.
-        base: its first offset.
-        next_offset: the offset after its last one, exclusive end.
-        size: how many bytes of the file count.
-    """
-
-    name: str
-    base: Offset
-    next_offset: Offset
-    size: int
 
 
 class SegmentDetails(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -233,11 +220,10 @@ class TableState:
         commit = decoded.commit
         self.check_follows(commit)
         first_offset = self.next_offset
-        for operation in commit.operations:
-            if operation.type == "add":
-                self._add(operation, commit)
-            else:
-                self._remove(operation, commit)
+        if commit.is_rewriting:
+            self._rewrite(commit)
+        else:
+            self._add_and_remove(commit)
         self._check_bounds(commit)
         if commit.leader_epoch > self.leader_epoch:
             begin_epoch(self.leader_epochs, commit.leader_epoch, start_offset=first_offset)
@@ -301,6 +287,20 @@ class TableState:
             or commit.metadata.partition != self.metadata.partition
         ):
             raise self._damage(commit, "its metadata is of another partition")
+
+    def _rewrite(self, commit: DeltaCommit) -> None:
+        """Puts other segments in the place of some of the sealed ones, over the same offsets."""
+        try:
+            self.segments = rewrite_segments(self.segments, commit.operations)
+        except DamageError as error:
+            raise self._damage(commit, str(error)) from None
+
+    def _add_and_remove(self, commit: DeltaCommit) -> None:
+        for operation in commit.operations:
+            if operation.type == "add":
+                self._add(operation, commit)
+            else:
+                self._remove(operation, commit)
 
     def _add(self, operation: Operation, commit: DeltaCommit) -> None:
         if operation.offset_start != self.next_offset:
@@ -376,13 +376,10 @@ class TableState:
         oldest = self.segments[0] if self.segments else None
         if oldest is None or operation.segment != oldest.name:
             raise self._damage(commit, f"it removes {operation.segment}, which is not the oldest segment")
-        if (operation.offset_start, operation.offset_end + 1, operation.position, operation.size) != (
-            oldest.base,
-            oldest.next_offset,
-            0,
-            oldest.size,
-        ):
-            raise self._damage(commit, f"it removes a part of {oldest.name}; segments go whole")
+        try:
+            check_is_whole(operation, oldest)
+        except DamageError as error:
+            raise self._damage(commit, str(error)) from None
         del self.segments[0]
 
     def _check_bounds(self, commit: DeltaCommit) -> None:

@@ -10,7 +10,7 @@ FRAME_BYTES_MAX: Final = 100 * 1024 * 1024  # Kafka's socket.request.max.bytes: 
 CONNECTIONS_MAX: Final = 10_000  # about 6 KiB each at rest: 60 MB at the bound
 CONNECTION_IDLE_MS_MAX: Final = 600_000  # Kafka's connections.max.idle.ms
 REQUESTS_IN_FLIGHT_PER_CONNECTION_MAX: Final = 64  # clients keep 5; a pipelining load tool more; then reading pauses
-PENDING_BYTES_PER_CONNECTION_MAX: Final = 64 * 1024 * 1024  # unsent answers of a reader that does not read
+PENDING_BYTES_PER_CONNECTION_MAX: Final = 64 * 1024 * 1024  # unsent answers to who does not read; or parked requests
 REQUEST_WITHOUT_RECORDS_BYTES_MAX: Final = 4 * 1024 * 1024  # decoded, tiny elements take up to 60 times their bytes
 SHUTDOWN_LINGER_MS: Final = 500  # for a peer to close once it has its answers; a broker that stops waits no longer
 RECEIVE_BUFFER_BYTES: Final = 256 * 1024  # one buffer shared by all connections
@@ -33,6 +33,7 @@ FETCH_SESSIONS_MAX: Final = 1_000  # Kafka's max.incremental.fetch.session.cache
 FETCH_SESSION_PARTITIONS_MAX: Final = 200_000  # in all fetch sessions together: about 500 bytes each, 100 MB
 FETCH_SESSION_IDLE_MS: Final = 120_000  # Kafka's: after that a session may go to make room
 OPEN_FILES_MAX: Final = 512  # segments kept open: with the sockets of a busy day below the usual soft limit of 1,024
+UPKEEP_PARTITIONS_AT_ONCE_MAX: Final = 32  # that get a version by retention in one round: some 10 ms of the loop
 FETCH_BYTES_IN_FLIGHT_MAX: Final = 64 * 1024 * 1024  # fetched, not yet taken by the socket
 
 # --- delta log -----------------------------------------------------------------------------------------------
@@ -69,6 +70,11 @@ OPEN_TRANSACTION_PARTITIONS_MAX: Final = 500_000  # about 100 bytes each: 50 MB
 PARKED_REQUESTS_PER_TRANSACTION_MAX: Final = 1_000  # a client has five requests in flight; each has a timer
 PARKED_REQUEST_MS_MAX: Final = 100  # Kafka's: then CONCURRENT_TRANSACTIONS, and the client backs off
 TRANSACTIONS_PER_CHECK_MAX: Final = 1_000  # aborted or expired in one turn of the event loop: some 20 ms
+
+# --- compaction ------------------------------------------------------------------------------------------------
+COMPACTION_KEYS_MAX: Final = 2_000_000  # known at a time, about 150 bytes each: 300 MB; more take several passes
+
+OUTSTANDING_VERIFICATIONS_MAX: Final = 10_000  # refused first batches that may come again: about 200 bytes each
 
 # --- catalog -------------------------------------------------------------------------------------------------
 TOPIC_NAME_LENGTH_MAX: Final = 249  # Kafka's: room for suffixes below the 255 of file systems
