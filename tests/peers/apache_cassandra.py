@@ -123,6 +123,7 @@ class ApacheCassandra(JavaServer):
     def __init__(self, *, heap: str = "256m") -> None:
         super().__init__()
         self._heap = heap
+        self._java: list[str] = []
 
     def jars(self) -> Path:
         """See `JavaServer`."""
@@ -136,7 +137,16 @@ class ApacheCassandra(JavaServer):
         settings = SETTINGS.format(folder=folder, port=self.port, storage_port=storage_port)
         (folder / "conf" / "cassandra.yaml").write_text(settings)
         (folder / "conf" / "logback.xml").write_text(LOGGING.format(folder=folder))
-        self.run(self._command(jars, folder))
+        self._java = self._command(jars, folder)
+        self.start_again()
+
+    def start_again(self) -> None:
+        """A start on the same folder and port, after `kill`.
+
+        Raises:
+            NoAnswerError: it did not come up.
+        """
+        self.run(self._java)
         self._wait()
 
     def _command(self, jars: Path, folder: Path) -> list[str]:

@@ -7,23 +7,31 @@ from datetime import date
 from uuid import UUID
 
 import pytest
+from eventsourcing.application import Application
+from eventsourcing.domain import Aggregate, event
+from eventsourcing.tests import persistence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 pytest.register_assert_rewrite("exactlog.testing.journal_store_contract")
 
+from exactlog.client.adapters import connect  # noqa: E402
+from exactlog.client.ports import LATEST  # noqa: E402
 from exactlog.core.journal.batch_optimizer import optimize_actions  # noqa: E402
 from exactlog.core.journal.errors import Retriable  # noqa: E402
 from exactlog.core.journal.expiry import ExpireAfter, Expiry  # noqa: E402
 from exactlog.core.journal.keys import JournalKey, SeqRange  # noqa: E402
 from exactlog.core.journal.payload import BinaryPayload, JsonPayload, TextPayload  # noqa: E402
 from exactlog.core.journal.rows import DeleteRows, PutHead  # noqa: E402
+from exactlog.core.model.ids import TopicPartition  # noqa: E402
 from exactlog.journal.stores.cassandra_place import CassandraPlace  # noqa: E402
 from exactlog.journal.stores.cassandra_schema import OURS, TRACKS, AddColumn, CassandraSchema  # noqa: E402
 from exactlog.journal.stores.cassandra_session import CassandraSession, DriverException  # noqa: E402
 from exactlog.journal.stores.cassandra_store import CassandraJournalStore  # noqa: E402
 from exactlog.journal.stores.errors import NewerSchemaError  # noqa: E402
+from exactlog.journal.stores.store_url import journal_store  # noqa: E402
+from exactlog.testing import Broker  # noqa: E402
 from exactlog.testing.journal_store_contract import JournalStoreContract  # noqa: E402
 from exactlog.testing.journal_store_contract.action_script import (  # noqa: E402
     WHOLE,
@@ -33,7 +41,17 @@ from exactlog.testing.journal_store_contract.action_script import (  # noqa: E40
     rows_of,
     seq_nrs,
 )
+from tests.conformance.eventsourcing.places import Embedded  # noqa: E402
+from tests.conformance.eventsourcing.test_recorders import (  # noqa: E402
+    AnApplication,
+    OfAFollower,
+    OfAggregates,
+    OfSnapshots,
+    OfTheFactory,
+    OfTracking,
+)
 from tests.support.journal_replication import LOGS, POLLS, CrashingCoroutine, replicate, written  # noqa: E402
+from tests.unit.journal.replicating import pointer_at  # noqa: E402
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
 
@@ -445,3 +463,81 @@ async def _some_head(store):
     key = JournalKey("topic", "a")
     await apply(store, ActionScript(key).append(1))
     return await head_of(store, key)
+
+
+# --- recorders of the library eventsourcing ---------------------------------------------------------------------------
+
+
+class OnCassandra(Embedded):
+    """A log of a test's own, and a keyspace that all of them share: each test has a topic of its own in it."""
+
+    def store_url(self, request, tmp_path):
+        self.env_of_class = {"EXACTLOG_TOPIC": next(topics)}
+        port = request.getfixturevalue("apache_cassandra").port
+        return f"cassandra://127.0.0.1:{port}/recorders"
+
+
+class TestAggregatesOnCassandra(OnCassandra, OfAggregates, persistence.AggregateRecorderTestCase): ...
+
+
+class TestSnapshotsOnCassandra(OnCassandra, OfSnapshots, persistence.AggregateRecorderTestCase): ...
+
+
+class TestApplicationOnCassandra(OnCassandra, AnApplication, persistence.ApplicationRecorderTestCase): ...
+
+
+class TestTrackingOnCassandra(OnCassandra, OfTracking, persistence.TrackingRecorderTestCase): ...
+
+
+class TestFollowerOnCassandra(OnCassandra, OfAFollower, persistence.ProcessRecorderTestCase): ...
+
+
+class TestFactoryOnCassandra(OnCassandra, OfTheFactory, persistence.InfrastructureFactoryTestCase): ...
+
+
+class Dog(Aggregate):
+    @event("Registered")
+    def __init__(self, name):
+        self.name, self.tricks = name, []
+
+    @event("TrickAdded")
+    def add_trick(self, trick):
+        self.tricks.append(trick)
+
+
+async def test_an_application_is_replicated_into_cassandra_and_read_from_there(apache_cassandra, tmp_path):
+    """Where the log has lost its tail, what the application was is in the store alone."""
+    store_url, topic = f"cassandra://127.0.0.1:{apache_cassandra.port}/{next(keyspaces)}", "dogs"
+    with Broker(tmp_path / "log") as broker:
+        log_url = f"kafka://{broker.bootstrap_servers}"
+        env = {
+            "PERSISTENCE_MODULE": "exactlog.journal.eventsourcing",
+            "EXACTLOG_URL": log_url,
+            "EXACTLOG_STORE_URL": store_url,
+            "EXACTLOG_TOPIC": topic,
+        }
+
+        def record(dogs):
+            dog = Dog("Fido")
+            for trick in ("roll over", "play dead"):
+                dog.add_trick(trick)
+            dogs.save(dog)
+            return dog.id
+
+        dogs = await asyncio.to_thread(Application, env)
+        dog_id = await asyncio.to_thread(record, dogs)
+        async with journal_store(store_url) as store, connect(log_url) as client:
+            place = TopicPartition(topic, 0)
+            end = (await client.list_offsets({place: LATEST}))[place].offset
+            await pointer_at(store, topic, end - 1)
+            await asyncio.to_thread(dogs.close)
+            assert {key_id async for key_id in store.ids(topic)} == {str(dog_id), "$notifications"}
+            assert await seq_nrs(store, JournalKey(topic, str(dog_id))) == [2, 3, 4]  # version N is event N + 1
+            await client.delete_records({place: end})
+
+        def read():
+            with Application(env) as dogs:
+                numbers = [notification.id for notification in dogs.notification_log["1,10"].items]
+                return dogs.repository.get(dog_id).tricks, numbers
+
+        assert await asyncio.to_thread(read) == (["roll over", "play dead"], [1, 2, 3])

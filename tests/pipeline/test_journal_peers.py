@@ -1,6 +1,5 @@
 """Journals that Spark replicates from Apache Kafka, by its own source and by ours, and into Apache Cassandra."""
 
-import asyncio
 import json
 import os
 import subprocess
@@ -9,8 +8,6 @@ import sys
 import pytest
 
 from exactlog.core.journal.rows import SEGMENT_SIZE_DEFAULT
-from exactlog.journal.stores.store_url import journal_store
-from exactlog.pipeline import ReplicationSettings, replicate_journals
 from exactlog.testing import Broker
 from tests.peers.apache_cassandra import ApacheCassandra, cassandra_jars
 from tests.peers.apache_kafka import ApacheKafka, kafka_jars
@@ -19,10 +16,8 @@ from tests.peers.spark_cluster import SparkCluster, python_without, spark_home
 from tests.peers.spark_jars import spark_jars
 from tests.peers.toolchain import PROJECT
 from tests.support.journal_streams import (
-    SEGMENT_SIZE,
     RandomWriters,
-    StandingClock,
-    contents_of,
+    contents_at,
     create_topic,
     replicate_embedded,
     write_actions,
@@ -100,36 +95,11 @@ def test_a_cluster_replicates_into_apache_cassandra_by_the_wheel_alone(tmp_path)
         )
         assert done.returncode == 0, done.stdout + done.stderr
         replicate_embedded(broker, tmp_path / "embedded.db", TOPIC, segment_size=SEGMENT_SIZE_DEFAULT)
-        found = asyncio.run(contents_of(journal_store(store), TOPIC))
+        found = contents_at(store, TOPIC)
 
     assert json.loads(done.stdout.splitlines()[-1])["lag"] == 0  # `spark-submit` prints both outputs as one
-    wanted = asyncio.run(contents_of(journal_store(f"sqlite:{tmp_path}/embedded.db"), TOPIC))
+    wanted = contents_at(f"sqlite:{tmp_path}/embedded.db", TOPIC)
     assert found["rows"] == wanted["rows"]
     assert {key_id: head.state for key_id, head in found["heads"].items()} == {
         key_id: head.state for key_id, head in wanted["heads"].items()
     }
-
-
-def test_what_comes_into_apache_cassandra_is_what_comes_into_a_file(spark, tmp_path):
-    with skip_without_peer():
-        cassandra_jars()
-    with ApacheCassandra() as node, Broker() as broker:
-        broker.create_topic(TOPIC, partitions=PARTITIONS)
-        writers = RandomWriters("cassandra", TOPIC, PARTITIONS)
-        store = f"cassandra://127.0.0.1:{node.port}/journal"
-        settings = ReplicationSettings(bytes_per_batch=8_000, clock=StandingClock(), segment_size=SEGMENT_SIZE)
-        for _ in range(2):
-            write_actions(broker, writers, 150)
-            report = replicate_journals(
-                spark,
-                path=broker.data_dir,
-                store=store,
-                checkpoint=tmp_path / "checkpoint",
-                settings=settings,
-            )
-        replicate_embedded(broker, tmp_path / "embedded.db", TOPIC)
-        found = asyncio.run(contents_of(journal_store(store), TOPIC))
-
-    assert report.lag == 0
-    assert found == asyncio.run(contents_of(journal_store(f"sqlite:{tmp_path}/embedded.db"), TOPIC))
-    assert len(found["heads"]) > 4

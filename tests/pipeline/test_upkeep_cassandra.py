@@ -20,6 +20,7 @@ from exactlog.pipeline.upkeep_store_verify import verify_store
 from exactlog.pipeline.upkeep_stores import open_share, shares_of
 from exactlog.testing import Broker
 from exactlog.testing.journal_store_contract.action_script import ActionScript, apply
+from tests.support.journal_zones import Zone, check_two_zones, create_topic
 from tests.support.replicated_store import replicate, write_journals
 
 pytestmark = [pytest.mark.peer, pytest.mark.slow]
@@ -32,8 +33,13 @@ keyspaces = (f"upkeep_{number}" for number in itertools.count(1))
 
 
 @pytest.fixture
-def store(apache_cassandra):
-    return f"cassandra://127.0.0.1:{apache_cassandra.port}/{next(keyspaces)}"
+def new_store(apache_cassandra):
+    return lambda: f"cassandra://127.0.0.1:{apache_cassandra.port}/{next(keyspaces)}"
+
+
+@pytest.fixture
+def store(new_store):
+    return new_store()
 
 
 @pytest.fixture
@@ -88,6 +94,12 @@ def test_what_is_due_is_purged_and_an_append_that_comes_first_wins(purge, filled
     assert purge().due == 0
     report = verify_store(spark, store=store, bootstrap=broker.bootstrap_servers)
     assert (report.journals, report.equal, report.damage) == (3, 3, 0)
+
+
+def test_jobs_of_two_zones_harm_no_journal_that_lives_and_leave_none_that_is_expired(spark, new_store):
+    with Broker() as broker:
+        create_topic(broker)
+        check_two_zones(broker, *(Zone(spark, broker, store=new_store()) for _ in range(2)))
 
 
 def test_what_was_changed_in_a_store_is_found_and_all_of_it_is_exported(filled, spark, broker, store, tmp_path):

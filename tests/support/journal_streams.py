@@ -9,15 +9,20 @@ from uuid import UUID
 from exactlog.client.adapters import connect
 from exactlog.client.ports import ClientSettings
 from exactlog.client.wire.partitioner import partition_of_key
-from exactlog.core.journal.event_journal_format import ACTION_HEADER, encode_action
+from exactlog.core.journal.event_journal_format import ACTION_HEADER, decode_action, encode_action
 from exactlog.core.journal.expectation import ANY, EXISTS, NO_STREAM, Expectation
 from exactlog.core.journal.expiry import ExpireAfter
 from exactlog.core.journal.keys import SEQ_NR_MAX, JournalKey, SeqRange
+from exactlog.core.journal.read_plan import Stretch
+from exactlog.core.model.ids import TopicPartition
 from exactlog.core.record.batch_builder import NewRecord
+from exactlog.journal.action_log import ActionLog
 from exactlog.journal.brokers import open_brokers
+from exactlog.journal.metrics import JournalMetrics
 from exactlog.journal.replicator import Replicator
 from exactlog.journal.stores.store_url import journal_store
 from exactlog.testing.journal_store_contract.action_script import ActionScript
+from tests.support.naive_journal import journal_after
 from tests.support.replicated_store import ends_of
 from tests.unit.journal.replicating import QUICK, pointer_at, until
 
@@ -169,6 +174,66 @@ def log_ends(broker, topic):
             return await _ends(client, topic)
 
     return asyncio.run(run())
+
+
+def actions_in(broker, topic):
+    """The committed actions of a topic, partition after partition."""
+
+    async def run():
+        found = []
+        async with connect(f"kafka://{broker.bootstrap_servers}") as client:
+            log = ActionLog(client, StandingClock(), no_progress_ms=10_000, metrics=JournalMetrics())
+            for partition, end in enumerate(await ends_of(client, topic)):
+                place = TopicPartition(topic, partition)
+                found += [decode_action(place, record) async for record in log.records(place, Stretch(0, end))]
+        return [action for action in found if action is not None]
+
+    return asyncio.run(run())
+
+
+def check_model(found, actions):
+    """Whether a store has (`contents_of`) what its log's actions come to, one by one, each once."""
+    by_id = _by_id(actions)
+    assert found["heads"].keys() <= by_id.keys()
+    assert {key_id: _stored(found, key_id) for key_id in by_id} == {
+        key_id: _made(of_journal) for key_id, of_journal in by_id.items()
+    }
+
+
+def check_whole(found, actions):
+    """Whether each journal of a store is as the log had made it at some moment, where its pointer is or behind that."""
+    by_id = _by_id(actions)
+    assert found["heads"].keys() <= by_id.keys()
+    for key_id, of_journal in by_id.items():
+        pointer = found["pointers"].get(of_journal[0].place.partition)
+        seen_to = sum(pointer is not None and action.offset <= pointer.offset for action in of_journal)
+        moments = [_made(of_journal[:count]) for count in range(seen_to, len(of_journal) + 1)]
+        assert _stored(found, key_id) in moments, key_id
+
+
+def _by_id(actions):
+    by_id = {}
+    for action in actions:
+        by_id.setdefault(action.key.id, []).append(action)
+    return by_id
+
+
+def _stored(found, key_id):
+    head = found["heads"].get(key_id)
+    if head is None:
+        return None, []
+    seen = head.seq_nr, head.delete_to, head.is_reset, head.record_id, head.offset, head.expiry
+    return seen, [(row.seq_nr, row.place.offset) for row in found["rows"][key_id]]
+
+
+def _made(actions):
+    journal = journal_after(actions)
+    return journal.seen, sorted(journal.events.items())
+
+
+def contents_at(url, topic):
+    """What the store at a URL has of a topic; see `contents_of`."""
+    return asyncio.run(contents_of(journal_store(url), topic))
 
 
 async def contents_of(store, topic):

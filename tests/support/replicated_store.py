@@ -8,18 +8,19 @@ from exactlog.client.adapters import connect
 from exactlog.client.ports import LATEST
 from exactlog.core.model.ids import TopicPartition
 from exactlog.journal import Journals, JournalSettings
-from exactlog.journal.stores.store_url import journal_store
+from exactlog.journal.stores.store_url import cassandra_place, journal_store
 from tests.unit.journal.replicating import pointer_at, replicating
 
 NO_CACHE = JournalSettings(head_cache=False)
 TABLES = ("metajournal", "journal", "pointer2", "snapshot", "setting")
 
 
-def write_journals(broker, store, write):
-    """Lets `write(journals)` write."""
+def write_journals(broker, store, write, *, clock=None):
+    """Lets `write(journals)` write; `clock` is when."""
 
     async def run():
-        async with Journals.open(f"kafka://{broker.bootstrap_servers}", store=store, settings=NO_CACHE) as journals:
+        url = f"kafka://{broker.bootstrap_servers}"
+        async with Journals.open(url, store=store, settings=NO_CACHE, clock=clock) as journals:
             await write(journals)
 
     asyncio.run(run())
@@ -42,6 +43,22 @@ def rows_in(path):
     """All rows of all tables."""
     with closing(sqlite3.connect(path)) as connection:
         return {table: sorted(connection.execute(f"SELECT * FROM {table}"), key=repr) for table in TABLES}
+
+
+async def rows_of_table(url, table, columns):
+    """The id and these columns of all rows of a table, whether a reader is given them or not; of any store at a URL."""
+    statement = f"SELECT id, {columns} FROM "
+    if not url.startswith("cassandra"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:"))) as connection:
+            return sorted(connection.execute(statement + table))
+    from exactlog.journal.stores.cassandra_session import CassandraSession  # an extra
+
+    place = cassandra_place(url)
+    session = await CassandraSession.connect(place)
+    try:
+        return sorted(await session.execute_once(f"{statement}{place.keyspace}.{table}"))
+    finally:
+        await session.close()
 
 
 def ids_in(path):

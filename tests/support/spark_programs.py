@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -61,15 +62,16 @@ class SparkProgram:
 
     def kill_jvm(self):
         """SIGKILL to the JVM, where there is one; whether there was."""
-        return _kill([pid for pid in self._descendants() if _command_of(pid).split(b"\0")[0].endswith(JVM)][:1])
+        return _kill(
+            [pid for pid in _descendants_of(self._process.pid) if _command_of(pid).split(b"\0")[0].endswith(JVM)][:1]
+        )
 
     def kill_workers(self):
         """SIGKILL to the Pythons that tasks run in, and those in which the driver plans and commits, all at once.
 
         Whether there was one.
         """
-        pids = set(self._descendants())
-        return _kill([pid for pid in pids if WORKER in _command_of(pid) and WORKER in _command_of(_parent_of(pid))])
+        return _kill([pid for pid in workers_of(self._process.pid) if WORKER in _command_of(_parent_of(pid))])
 
     def told(self):
         """What it has told, by line."""
@@ -85,17 +87,38 @@ class SparkProgram:
                 continue
         self._process.wait()
 
-    def _descendants(self):
-        children = {}
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                children.setdefault(_parent_of(int(entry.name)), []).append(int(entry.name))
-        seen, waiting = [], [self._process.pid]
-        while waiting:
-            below = children.get(waiting.pop(), [])
-            seen += below
-            waiting += below
-        return seen
+
+@contextlib.contextmanager
+def files_of_workers_bounded(size):
+    """The Pythons that tasks of this process's session run in write no file beyond that size, as on a full disk."""
+    pids = workers_of(os.getpid())
+    bounds = {pid: resource.prlimit(pid, resource.RLIMIT_FSIZE) for pid in pids}
+    for pid, (_, hard) in bounds.items():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        for pid, bound in bounds.items():
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(pid, resource.RLIMIT_FSIZE, bound)
+
+
+def workers_of(pid):
+    """The Pythons that tasks run in of the session of a process, and those that start them."""
+    return [below for below in _descendants_of(pid) if WORKER in _command_of(below)]
+
+
+def _descendants_of(pid):
+    children = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            children.setdefault(_parent_of(int(entry.name)), []).append(int(entry.name))
+    seen, waiting = [], [pid]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        seen += below
+        waiting += below
+    return seen
 
 
 def _kill(pids):

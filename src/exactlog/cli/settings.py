@@ -147,14 +147,19 @@ class LazyGroup(click.Group):
         if cmd_name not in self._lazy:
             return None
         module, _ = self._lazy[cmd_name]
-        command = getattr(import_module(module), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
+        return import_command(module, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """The commands as help lists them, without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, explanation) for name, (_, explanation) in self._lazy.items()])
+
+
+def import_command(module: str, name: str) -> click.Command:
+    """The command of this name, imported now: a module has it under its name as Python writes that."""
+    command = getattr(import_module(module), name.replace("-", "_"))
+    assert isinstance(command, click.Command)
+    return command
 
 
 def _add_global_options(command: click.Command, *, is_root: bool) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from exactlog.pipeline.topic_copy import copy_topics
     from exactlog.pipeline.upkeep_compact import compact_store
     from exactlog.pipeline.upkeep_export import export_journals
+    from exactlog.pipeline.upkeep_log_compact import compact_log
     from exactlog.pipeline.upkeep_purge import purge_expired
     from exactlog.pipeline.upkeep_regions import clean_regions
     from exactlog.pipeline.upkeep_store_verify import verify_store
@@ -28,6 +29,7 @@ __all__ = [
     "ExactlogDataSource",
     "ReplicationSettings",
     "clean_regions",
+    "compact_log",
     "compact_store",
     "copy_topics",
     "exactly_once_sink",
@@ -50,6 +52,7 @@ _HOMES = {
     "ExactlogDataSource": "exactlog.pipeline.data_source",
     "ReplicationSettings": "exactlog.pipeline.journal_driver",
     "clean_regions": "exactlog.pipeline.upkeep_regions",
+    "compact_log": "exactlog.pipeline.upkeep_log_compact",
     "compact_store": "exactlog.pipeline.upkeep_compact",
     "copy_topics": "exactlog.pipeline.topic_copy",
     "exactly_once_sink": "exactlog.pipeline.exactly_once",

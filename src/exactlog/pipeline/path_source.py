@@ -126,7 +126,9 @@ class PathSource:
             DamageError: the bytes are not batches.
         """
         with _naming(piece):
-            return self._table(piece).first_not_older(timestamp_ms, piece.start_offset, piece.end_offset)
+            return self._table(piece).first_not_older(
+                timestamp_ms, piece.start_offset, piece.end_offset, as_of_version=piece.version
+            )
 
     def first_added(self, place: TopicPartition, version: int) -> int:
         """The first offset that a version or a later one added to a partition.

@@ -19,7 +19,7 @@ from msgspec import Struct
 from exactlog.client.blocking_loop import BlockingLoop
 from exactlog.core.journal.event_journal_format import encode_row_metadata
 from exactlog.core.journal.events import EventRow
-from exactlog.core.journal.keys import SEQ_NR_MAX, SEQ_NR_MIN, JournalKey, SeqRange
+from exactlog.core.journal.keys import JournalKey
 from exactlog.core.model.errors import DecodeError, InvariantError
 from exactlog.journal.store_ports import JournalStore
 from exactlog.journal.stores.event_journal_store_format import payload_columns
@@ -31,12 +31,12 @@ from exactlog.pipeline.export_run import ExportTarget
 from exactlog.pipeline.parquet_export import parquet_target
 from exactlog.pipeline.schema import arrow_schema
 from exactlog.pipeline.upkeep_stores import (
-    SHARES_PER_CORE,
+    EVERY_EVENT,
     Share,
     open_share,
     reachable_url,
     replicated_topics,
-    shares_of,
+    shares_for,
 )
 from exactlog.pipeline.upkeep_tasks import Progress, carry_out, wait_for
 
@@ -68,7 +68,6 @@ COLUMNS: Final = (
 
 _ROWS_PER_BATCH: Final = 1_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_WHOLE: Final = SeqRange(SEQ_NR_MIN, SEQ_NR_MAX)
 
 
 class ExportedJournals(Struct, frozen=True):
@@ -162,7 +161,7 @@ def export_journals(
     """
     url = reachable_url(store, master=spark.sparkContext.master)
     there = delta_target(target) if kind == "delta" else parquet_target(target)
-    shares = shares_of(share_count or spark.sparkContext.defaultParallelism * SHARES_PER_CORE)
+    shares = shares_for(spark, share_count)
     pointers = wait_for(_pointers(url, topics))
     columns = _columns(is_by_date=partition_by_date)
     with closing(there):
@@ -335,7 +334,7 @@ async def _rows(store: JournalStore, part: _Part) -> AsyncIterator[dict[str, Any
         if head is None or head.offset < part.offsets.get(head.place.partition, (0, 0))[0]:
             continue  # purged meanwhile, or nothing of it is new
         try:
-            async for row in store.rows(key, head, _WHOLE):
+            async for row in store.rows(key, head, EVERY_EVENT):
                 start, end = part.offsets.get(row.place.partition, (0, 0))
                 if start <= row.place.offset < end:
                     yield _columns_of(key, row)

@@ -25,14 +25,7 @@ from exactlog.journal import Journals, JournalSettings
 from exactlog.journal.store_ports import JournalStore
 from exactlog.node.clock import SystemClock
 from exactlog.pipeline.export_plan import LogReplacedError
-from exactlog.pipeline.upkeep_stores import (
-    SHARES_PER_CORE,
-    Share,
-    open_share,
-    reachable_url,
-    replicated_topics,
-    shares_of,
-)
+from exactlog.pipeline.upkeep_stores import Share, open_share, reachable_url, replicated_topics, shares_for
 from exactlog.pipeline.upkeep_tasks import Progress, carry_out, wait_for
 
 if TYPE_CHECKING:
@@ -147,7 +140,7 @@ def purge_expired(
     day = through or datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC).date()
     counts = wait_for(_partition_counts(url, bootstrap, topics))
     order = _Order(store=url, bootstrap=bootstrap, partition_counts=counts, through=day, is_dry_run=dry_run)
-    shares = shares_of(share_count or spark.sparkContext.defaultParallelism * SHARES_PER_CORE)
+    shares = shares_for(spark, share_count)
     done: list[_Told] = []
     for told_of_round in carry_out(spark, shares, partial(_purge_share, order), _Told, is_stopping=is_stopping):
         done += told_of_round
@@ -238,6 +231,7 @@ async def _purge(order: _Order, share: Share) -> _Told:
                 due += 1
                 if len(shown) < SHOWN_MAX:
                     shown.append(ShownJournal(topic, found.key.id, found.expire_on, found.seq_nr))
+            # Written only now: where one journal of the share is not where it should be, none of the topic is purged.
             purges = 0 if order.is_dry_run or not due else await journals.purge_expired([topic], today=order.through)
             topics.append(PurgedTopic(topic, due, purges))
     return _Told(tuple(topics), tuple(shown))

@@ -22,7 +22,7 @@ from exactlog.client.ports import Client
 from exactlog.client.wire.partitioner import partition_of_key
 from exactlog.core.journal.errors import ForkedJournalError
 from exactlog.core.journal.events import EventRow
-from exactlog.core.journal.keys import SEQ_NR_MAX, SEQ_NR_MIN, JournalKey, SeqRange
+from exactlog.core.journal.keys import JournalKey
 from exactlog.core.journal.rows import HeadRow
 from exactlog.core.model.errors import DecodeError
 from exactlog.core.model.ids import TopicPartition
@@ -35,7 +35,7 @@ from exactlog.journal.store_ports import JournalStore
 from exactlog.journal.stores.sqlite_store import SqliteJournalStore
 from exactlog.node.clock import SystemClock
 from exactlog.pipeline.upkeep_purge import CLIENT, require_same_topic
-from exactlog.pipeline.upkeep_stores import open_share, reachable_url, replicated_topics
+from exactlog.pipeline.upkeep_stores import EVERY_EVENT, open_share, reachable_url, replicated_topics
 from exactlog.pipeline.upkeep_tasks import Progress, carry_out, wait_for
 
 if TYPE_CHECKING:
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 FINDINGS_MAX: Final = 1_000
 """Of one partition; the rest is counted."""
-
-_WHOLE: Final = SeqRange(SEQ_NR_MIN, SEQ_NR_MAX)
 
 
 class StoreFault(StrEnum):
@@ -291,7 +289,7 @@ class Comparison:
             self._take_back(key, before)
 
     async def _compare_events(self, key: JournalKey, stored: HeadRow, made: HeadRow) -> None:
-        theirs, ours = self._stored.rows(key, stored, _WHOLE), self._made.rows(key, made, _WHOLE)
+        theirs, ours = self._stored.rows(key, stored, EVERY_EVENT), self._made.rows(key, made, EVERY_EVENT)
         row, wanted = await anext(theirs, None), await anext(ours, None)
         while row is not None or wanted is not None:
             if wanted is None or (row is not None and row.seq_nr < wanted.seq_nr):

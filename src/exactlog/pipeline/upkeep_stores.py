@@ -9,10 +9,11 @@ has no segments: a task passes over what another one sees to.
 from collections.abc import AsyncIterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
+from exactlog.core.journal.keys import SEQ_NR_MAX, SEQ_NR_MIN, SeqRange
 from exactlog.core.journal.rows import DueJournal
 from exactlog.core.journal.segments import SEGMENTS, head_segment, segments_of_partition
 from exactlog.core.model.errors import ConfigError, NotFoundError
@@ -21,6 +22,10 @@ from exactlog.journal.stores.errors import StoreUrlError
 from exactlog.journal.stores.sqlite_store import SqliteJournalStore
 from exactlog.journal.stores.store_url import cassandra_place, journal_store
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVERY_EVENT: Final = SeqRange(SEQ_NR_MIN, SEQ_NR_MAX)
 SHARES_PER_CORE: Final = 4
 """A job ends, says how far it is, and may be stopped, after each quarter."""
 
@@ -52,6 +57,11 @@ def shares_of(count: int) -> tuple[Share, ...]:
     """So many shares; no more than there are segments, or two would have the same journals."""
     count = max(1, min(count, SEGMENTS))
     return tuple(Share(index, count) for index in range(count))
+
+
+def shares_for(spark: "SparkSession", count: int | None) -> tuple[Share, ...]:
+    """So many shares, or as many as are right for the cores of a session."""
+    return shares_of(count or spark.sparkContext.defaultParallelism * SHARES_PER_CORE)
 
 
 def reachable_url(url: str, *, master: str | None, must_exist: bool = True) -> str:

@@ -42,13 +42,13 @@ _store = click.option(
     metavar="URL",
     help=f"Where they are replicated to, as sqlite:///FILE; ${STORE_VARIABLE}. Without it all is read from the log.",
 )
-_needed_store = click.option(
+store_option = click.option(
     "-s",
     "--store",
     required=True,
     envvar=STORE_VARIABLE,
     metavar="URL",
-    help=f"Where they are replicated to, as sqlite:///FILE; ${STORE_VARIABLE}.",
+    help=f"The store, as sqlite:///FILE or cassandra://HOST:PORT/KEYSPACE; ${STORE_VARIABLE}.",
 )
 _topic = click.argument("topic")
 _id = click.argument("key_id", metavar="ID")
@@ -168,7 +168,7 @@ def purge(settings: Settings, /, *, topic: str, key_id: str, store: str, expect:
 @journal.command()
 @_topic
 @_id
-@_needed_store
+@store_option
 @click.option("--take", "is_taken", is_flag=True, help="Take one: the state is standard input, JSON.")
 @click.option("--seq-nr", type=int, help="Of the last event that went into it; else the newest there is.")
 @click.pass_obj
@@ -187,7 +187,7 @@ def snapshot(settings: Settings, /, *, topic: str, key_id: str, store: str, is_t
 
 
 @journal.command()
-@_needed_store
+@store_option
 @click.option("--topic-prefix", "prefixes", multiple=True, help="Topics that begin so; else all.")
 @click.option(
     "--skip", "skipped", multiple=True, metavar="TOPIC:PARTITION:OFFSET", help="Pass over a record that is parked."
@@ -210,7 +210,7 @@ def replicate(settings: Settings, /, *, store: str, prefixes: tuple[str, ...], s
 
 
 @journal.command()
-@_needed_store
+@store_option
 @click.option("--topic-prefix", "prefixes", multiple=True, help="Topics that begin so; else all that are replicated.")
 @click.pass_obj
 def lag(settings: Settings, /, *, store: str, prefixes: tuple[str, ...]) -> None:
@@ -236,7 +236,7 @@ def lag(settings: Settings, /, *, store: str, prefixes: tuple[str, ...]) -> None
 
 
 @journal.command("purge-expired")
-@_needed_store
+@store_option
 @click.option("--topic", "topics", multiple=True, help="Only of these topics.")
 @click.pass_obj
 def purge_expired(settings: Settings, /, *, store: str, topics: tuple[str, ...]) -> None:

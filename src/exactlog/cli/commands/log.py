@@ -8,6 +8,7 @@ import click
 from msgspec import UNSET, Struct
 
 from exactlog.cli.commands.log_audit import repair, verify
+from exactlog.cli.commands.log_compact import compact
 from exactlog.cli.errors import PartlyDoneError
 from exactlog.cli.isolation import ISOLATION_LEVELS, control_option, isolation_option
 from exactlog.cli.output import write_object, write_rows
@@ -75,6 +76,7 @@ def log() -> None:
 
 log.add_command(verify)
 log.add_command(repair)
+log.add_command(compact)
 
 
 @log.command()

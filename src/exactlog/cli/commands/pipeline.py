@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
-from importlib import import_module
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +12,7 @@ from msgspec import Struct
 
 from exactlog.cli.output import write_object, write_rows
 from exactlog.cli.positions import AsOfVersion, parse_as_of
-from exactlog.cli.settings import Group, Settings, split_assignment
+from exactlog.cli.settings import Group, Settings, import_command, split_assignment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,9 +71,7 @@ class JobGroup(Group):
         """The job, imported now if it is not here."""
         if cmd_name not in _ELSEWHERE:
             return super().get_command(ctx, cmd_name)
-        command = getattr(import_module(_ELSEWHERE[cmd_name]), cmd_name.replace("-", "_"))
-        assert isinstance(command, click.Command)
-        return command
+        return import_command(_ELSEWHERE[cmd_name], cmd_name)
 
 
 def job_options(command: Callable[..., object], *, reads_path: bool = True) -> Callable[..., object]:

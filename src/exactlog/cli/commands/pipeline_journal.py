@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from exactlog.cli.commands.journal import parse_skipped
+from exactlog.cli.commands.journal import parse_skipped, store_option
 from exactlog.cli.commands.pipeline import Job, connector_option, job_options, running, write_report
-from exactlog.cli.commands.pipeline_upkeep import store_option
 from exactlog.cli.settings import Command, Settings
 
 if TYPE_CHECKING:

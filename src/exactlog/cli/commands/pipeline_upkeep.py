@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from exactlog.cli.commands.journal import STORE_VARIABLE
+from exactlog.cli.commands.journal import store_option
 from exactlog.cli.commands.log_audit import write_audit
 from exactlog.cli.commands.pipeline import Job, job_options, running, write_report
 from exactlog.cli.errors import InvalidUsageError
@@ -21,18 +21,11 @@ if TYPE_CHECKING:
 
 _PURGE_COLUMNS = ("topic", "due", "purges")
 _COMPACT_COLUMNS = ("topic", "journals", "of_no_journal", "deleted", "of_other_lives")
+_LOG_COLUMNS = ("topic", "partition", "version", "segments", "bytes_before", "bytes", "records_removed", "error")
 _REGION_COLUMNS = ("region", "log_start", "deleted_offsets", "kept_by", "pinned_by_table", "error")
 _EXPORT_COLUMNS = ("topic", "partition", "from_offset", "to_offset", "rows")
 _STORE_COLUMNS = ("topic", "partition", "pointer", "journals", "events", "equal", "moved_on", "unjudged", "damage")
 
-store_option = click.option(
-    "-s",
-    "--store",
-    required=True,
-    envvar=STORE_VARIABLE,
-    metavar="URL",
-    help=f"The store, as sqlite:///FILE or cassandra://HOST:PORT/KEYSPACE; ${STORE_VARIABLE}.",
-)
 share_option = click.option(
     "--shares", "share_count", type=click.IntRange(1), metavar="N", help="Look through the store in so many parts."
 )
@@ -127,7 +120,7 @@ def _verify_store(settings: Settings, job: Job, store: str) -> int:
 @share_option
 @dry_run_option
 @click.pass_obj
-@partial(job_options, reads_path=False)
+@job_options
 def compact(
     settings: Settings,
     /,
@@ -140,14 +133,20 @@ def compact(
     share_count: int | None,
     dry_run: bool,
 ) -> int:
-    """Delete what nobody needs any more: rows of a store (--store), or entries of a write-ahead log (--wal).
+    """Delete what nobody needs any more, of topics (--path), a store (--store), or a write-ahead log (--wal).
 
-    Run it again whenever it was stopped. Exits with 8 where some regions were left as they were.
+    Of the compacted topics of a data directory that no broker runs on, all but the newest record of each key goes; of a
+    store, rows that no reader is given; of a write-ahead log, entries that no table needs.
+
+    Run it again whenever it was stopped. Exits with 8 where some partitions or regions were left as they were.
     """
-    if (namespace is None) == (store is None):
+    if sum(each is not None for each in (job.path, namespace, store)) != 1:
         raise InvalidUsageError(
-            "compact what?", hint="--store URL is a store of journals, --wal NAMESPACE a log: one at a time."
+            "compact what?",
+            hint="--path DIR has topics, --store URL is a store of journals, --wal NAMESPACE a log: one at a time.",
         )
+    if job.path is not None:
+        return _compact_log(settings, job, job.path, dry_run=dry_run)
     if namespace is not None:
         if not (yes or dry_run):
             raise InvalidUsageError(
@@ -155,8 +154,19 @@ def compact(
                 hint="Add --yes if that is meant; --dry-run only looks.",
             )
         return _clean_regions(settings, job, namespace, regions, dry_run=dry_run)
-    assert store is not None, "one of the two is there"
+    assert store is not None, "one of the three is there"
     return _compact_store(settings, job, store, share_count=share_count, dry_run=dry_run)
+
+
+def _compact_log(settings: Settings, job: Job, path: str, *, dry_run: bool) -> int:
+    from exactlog.pipeline import compact_log  # noqa: PLC0415  as above
+
+    with running(settings, job) as (spark, stop):
+        report = compact_log(
+            spark, path=path, topics=job.topics, dry_run=dry_run, progress=settings.say, is_stopping=stop.is_asked
+        )
+    write_report(settings, report, rows_of="outcomes", columns=_LOG_COLUMNS)
+    return ExitCode.PARTLY_DONE if report.failed else ExitCode.OK
 
 
 def _clean_regions(settings: Settings, job: Job, namespace: str, regions: Sequence[int], *, dry_run: bool) -> int:

@@ -9,7 +9,7 @@ import exactlog
 from exactlog.core.config.broker_keys import BROKER_CONFIG_KEYS
 from exactlog.core.config.topic_configs import TOPIC_CONFIG_KEYS
 
-READERS = ("broker", "node", "storage", "network")
+READERS = ("broker", "node", "storage", "network", "log")
 # Read under another name, or decided before anybody reads it.
 ACTING_UNSEEN = {"advertised", "commit.engine", "in.memory", "message.max.bytes"}
 
