@@ -18,14 +18,7 @@ from msgspec import Struct
 
 from exactlog.core.model.errors import UnsupportedError
 from exactlog.journal.stores.sqlite_store import SqliteJournalStore
-from exactlog.pipeline.upkeep_stores import (
-    SHARES_PER_CORE,
-    Share,
-    SqliteShare,
-    reachable_url,
-    replicated_topics,
-    shares_of,
-)
+from exactlog.pipeline.upkeep_stores import Share, SqliteShare, reachable_url, replicated_topics, shares_for
 from exactlog.pipeline.upkeep_tasks import Progress, carry_out, wait_for
 
 if TYPE_CHECKING:
@@ -133,7 +126,7 @@ def compact_store(
             hint="`exactlog pipeline verify --store` says what is in it that should not be",
         )
     named = wait_for(_topics(path, topics))
-    shares = shares_of(share_count or spark.sparkContext.defaultParallelism * SHARES_PER_CORE)
+    shares = shares_for(spark, share_count)
     work = partial(_compact_share, path=path, topics=named, is_dry_run=dry_run)
     done: list[list[CompactedTopic]] = []
     for told_of_round in carry_out(spark, shares, work, list[CompactedTopic], is_stopping=is_stopping):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVERY_EVENT: Final = SeqRange(SEQ_NR_MIN, SEQ_NR_MAX)
-SHARES_PER_CORE: Final = 4
+_SHARES_PER_CORE: Final = 4
 """A job ends, says how far it is, and may be stopped, after each quarter."""
 
 _SQLITE: Final = "sqlite"
@@ -61,7 +61,7 @@ def shares_of(count: int) -> tuple[Share, ...]:
 
 def shares_for(spark: "SparkSession", count: int | None) -> tuple[Share, ...]:
     """So many shares, or as many as are right for the cores of a session."""
-    return shares_of(count or spark.sparkContext.defaultParallelism * SHARES_PER_CORE)
+    return shares_of(count or spark.sparkContext.defaultParallelism * _SHARES_PER_CORE)
 
 
 def reachable_url(url: str, *, master: str | None, must_exist: bool = True) -> str:
