@@ -9,6 +9,7 @@ from exactlog.testing.workload_workers import PAUSE, Steps, Worker, Writer
 
 SMALL_FETCH_BYTES = (1, 200, 500, 1000, 100_000)
 """What a fetch may take: one batch, some, all."""
+_TRIES_TO_TAKE_OVER = 5
 
 
 class TransactionalWriter(Writer):
@@ -265,5 +266,7 @@ def take_over(names: Sequence[str], recorder: Recorder, *, seed: int, version: i
     """Asks once more for each transactional id, which ends what is still open under it."""
     for name in names:
         writer = Writer(f"{name}/end", recorder, seed=seed, version=version, patience=1)
-        yield from writer.init(name)
+        for _ in range(_TRIES_TO_TAKE_OVER):  # the broker may be about to die
+            if (yield from writer.init(name)):
+                break
     yield PAUSE

@@ -145,8 +145,11 @@ class AiokafkaFace:
         for client in reversed(self.open):
             try:
                 await client.stop()
-            except ProducerFenced:  # a zombie is told once more, and leaves its connections open
-                await client.client.close()
+            except (ProducerFenced, asyncio.CancelledError):  # a zombie is told once more; a fetch waits to be repeated
+                if asyncio.current_task().cancelling():
+                    raise
+                connections = client.client if isinstance(client, AIOKafkaProducer) else client._client
+                await connections.close()  # it leaves them open then
 
 
 FACES = {face.name: face for face in (ConfluentFace, AiokafkaFace)}
