@@ -47,7 +47,7 @@ PEER_TIMEOUT_SECONDS = 900  # a first run downloads and builds what the peer nee
 
 # A busy machine is no failure: no deadlines, no complaint about slow generation.
 settings.register_profile("dev", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("dev"), max_examples=150, print_blob=True)
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=100, print_blob=True)
 settings.register_profile("long", settings.get_profile("ci"), max_examples=5_000)
 
 

@@ -29,7 +29,7 @@ BOTH_ENGINES = (
     "tests/durability/test_readers_beside_a_writer.py",
     "tests/durability/test_sigkill.py",
     "tests/durability/test_transactions_killed.py",
-    "tests/seeds/test_ghost_transactions.py",
+    "tests/seeds/test_ghost_transactions.py::test_a_ghost_is_never_seen",
     "tests/seeds/test_seed_001",
     "tests/seeds/test_seed_004_transactions.py",
     "tests/unit/cli/test_log",
